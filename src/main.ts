@@ -1,0 +1,77 @@
+// The agent's program: arguments and variables -> config -> agent; signals -> drain -> exit code.
+// No logic of its own; must not know gRPC.
+import { type AgentConfig, helpText, parseConfig } from "./config.ts";
+import { takeEnvironment } from "./environment.ts";
+import { createLogger, errorFields } from "./log.ts";
+import { isAtLeast, MIN_DENO_VERSION, VERSION } from "./version.ts";
+
+/** Exit code for a command line or an environment that cannot be served. */
+const EXIT_USAGE = 2;
+/** A repeated signal within this time is the same Ctrl-C, delivered through the task as well. */
+const SAME_SIGNAL_MS = 1000;
+
+function fail(...lines: string[]): never {
+  for (const line of lines) console.error(`ateenvd: ${line}`);
+  Deno.exit(EXIT_USAGE);
+}
+
+async function serve(config: AgentConfig): Promise<number> {
+  const log = createLogger(config.logLevel);
+  takeEnvironment(config, log);
+  // Loaded here, so that --help and a mistake in the settings answer at once.
+  const { createAgent } = await import("./agent.ts");
+  let agent;
+  try {
+    agent = await createAgent(config, log);
+  } catch (error) {
+    log.error("the agent cannot start", errorFields(error));
+    return 1;
+  }
+  const { promise: stopped, resolve } = Promise.withResolvers<number>();
+  let firstSignalMs: number | undefined;
+  const stop = (signal: Deno.Signal) => {
+    const nowMs = performance.now();
+    if (firstSignalMs !== undefined && nowMs - firstSignalMs < SAME_SIGNAL_MS) return;
+    const graceMs = firstSignalMs === undefined ? config.shutdownGraceMs : 0;
+    firstSignalMs ??= nowMs;
+    log.info("stopping", { signal, graceMs });
+    agent.shutdown(graceMs).then(() => resolve(0), (error) => {
+      log.error("stopping failed", errorFields(error));
+      resolve(1);
+    });
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+    Deno.addSignalListener(signal, () => stop(signal));
+  }
+  const code = await stopped;
+  log.info("stopped");
+  return code;
+}
+
+async function main(): Promise<number> {
+  if (!isAtLeast(Deno.version.deno, MIN_DENO_VERSION)) {
+    fail(
+      `Deno ${Deno.version.deno} is too old: its HTTP/2 server has no back-pressure; ` +
+        `use ${MIN_DENO_VERSION} or newer (npx -y deno@2.9.6)`,
+    );
+  }
+  const command = parseConfig(Deno.args, (name) => Deno.env.get(name));
+  switch (command.action) {
+    case "help":
+      console.log(helpText());
+      return 0;
+    case "version":
+      console.log(`ateenvd ${VERSION}`);
+      return 0;
+    case "error":
+      return fail(...command.mistakes);
+    case "check-policy": {
+      const { checkPolicy } = await import("./policy.ts");
+      return await checkPolicy(command.config);
+    }
+    case "serve":
+      return await serve(command.config);
+  }
+}
+
+Deno.exit(await main());
