@@ -117,7 +117,7 @@ directory() {
 # file FLAG PATH: prints PATH with a real directory; the file itself may be exchanged (mounted secrets).
 file() {
   [ -r "$2" ] || fail "$1 $2: no such file, or it cannot be read"
-  dir=$(directory "$1" "$(dirname -- "$2")")
+  dir=$(directory "$1" "$(dirname -- "$2")") || exit 2
   printf '%s/%s' "${dir%/}" "$(basename -- "$2")"
 }
 
@@ -199,14 +199,26 @@ if [ -n "$unix" ]; then
   set -- "$@" --unix "$unix"
 fi
 grant_file() {
-  granted=$(file "$1" "$2")
+  granted=$(file "$1" "$2") || exit 2
   check_comma "$1" "$granted"
   read=$read,$granted
 }
-if [ -n "$token_file" ]; then grant_file --token-file "$token_file" && set -- "$@" --token-file "$granted"; fi
-if [ -n "$tls_cert" ]; then grant_file --tls-cert "$tls_cert" && set -- "$@" --tls-cert "$granted"; fi
-if [ -n "$tls_key" ]; then grant_file --tls-key "$tls_key" && set -- "$@" --tls-key "$granted"; fi
-if [ -n "$tls_client_ca" ]; then grant_file --tls-client-ca "$tls_client_ca" && set -- "$@" --tls-client-ca "$granted"; fi
+if [ -n "$token_file" ]; then
+  grant_file --token-file "$token_file"
+  set -- "$@" --token-file "$granted"
+fi
+if [ -n "$tls_cert" ]; then
+  grant_file --tls-cert "$tls_cert"
+  set -- "$@" --tls-cert "$granted"
+fi
+if [ -n "$tls_key" ]; then
+  grant_file --tls-key "$tls_key"
+  set -- "$@" --tls-key "$granted"
+fi
+if [ -n "$tls_client_ca" ]; then
+  grant_file --tls-client-ca "$tls_client_ca"
+  set -- "$@" --tls-client-ca "$granted"
+fi
 if [ -n "$cgroup" ]; then
   cgroup=$(directory --cgroup "$cgroup")
   set -- "$@" --cgroup "$cgroup"

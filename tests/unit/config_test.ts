@@ -105,7 +105,7 @@ for (const [name, row] of Object.entries(SETTINGS)) {
       assert(command.action === "serve", JSON.stringify(command));
       check(command.config);
     }
-    assert(helpText().includes(`--${row.flags[0]} `));
+    assert(helpText().includes(`--${row.flags[0]}`));
   });
 }
 
