@@ -1,0 +1,11 @@
+// The door of the spool: bytes with offsets, kept on disk, read by any number of readers.
+// Must not import process/, workspace/, wire/, rpc/ or gRPC.
+export { followOutputs, type FollowRequest, type OutputPiece } from "./follow.ts";
+export { ProcessSpool, type StreamOffsets } from "./process_spool.ts";
+export {
+  MIN_OUTPUT_LIMIT_BYTES,
+  type SpoolOwner,
+  SpoolStore,
+  type SpoolStoreOptions,
+} from "./spool_store.ts";
+export { type OutputSource, StreamSpool } from "./stream_spool.ts";

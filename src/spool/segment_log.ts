@@ -1,0 +1,183 @@
+// The bytes of one stream on disk: files named `<source>.<offset of the first byte>`.
+// Must not decide what is kept or when to write; does what its one writer says.
+import { osErrorCode } from "../errors.ts";
+import type { SegmentFile, SegmentFiles } from "./segment_files.ts";
+
+/** A file that holds the bytes from `start` to `end`. */
+export interface Segment {
+  readonly start: number;
+  end: number;
+}
+
+/** Segments, oldest first. Only one of write, sweep and close may run at a time; reads may at any. */
+export class SegmentLog {
+  readonly #files: SegmentFiles;
+  readonly #prefix: string;
+  readonly #segmentBytes: number;
+  #segments: Segment[];
+  #dead: Segment[] = [];
+  /** The open file of the last segment. */
+  #open: SegmentFile | undefined;
+
+  /** `prefix` is the path of the segments up to the dot; `segments` are those there are already. */
+  constructor(
+    files: SegmentFiles,
+    prefix: string,
+    segmentBytes: number,
+    segments: readonly Segment[] = [],
+  ) {
+    this.#files = files;
+    this.#prefix = prefix;
+    this.#segmentBytes = segmentBytes;
+    this.#segments = [...segments];
+  }
+
+  get isEmpty(): boolean {
+    return this.#segments.length === 0;
+  }
+
+  get isOpen(): boolean {
+    return this.#open !== undefined;
+  }
+
+  /** Whether there are files to delete. */
+  get hasDead(): boolean {
+    return this.#dead.length > 0;
+  }
+
+  /** Most bytes that one write at `offset` should bring, so that segments end at their size. */
+  roomAt(offset: number): number {
+    const last = this.#continued(offset);
+    const room = last === undefined ? 0 : this.#segmentBytes - (last.end - last.start);
+    return room > 0 ? room : this.#segmentBytes;
+  }
+
+  /** Starts a segment at `offset` and closes the one before. */
+  async startSegment(offset: number): Promise<void> {
+    // The new file first: when descriptors have run out, the old one can go on being written.
+    const file = await this.#files.create(this.#path(offset));
+    this.close();
+    this.#open = file;
+    this.#segments.push({ start: offset, end: offset });
+  }
+
+  /**
+   * Writes `data` at `offset`, which is where the last write ended or beyond it.
+   * @throws the file system's error; how much was written is unknown then
+   */
+  async write(offset: number, data: Uint8Array): Promise<void> {
+    const last = this.#continued(offset);
+    if (last === undefined || last.end - last.start >= this.#segmentBytes) {
+      try {
+        await this.startSegment(offset);
+      } catch (error) {
+        if (last === undefined || !isOutOfDescriptors(error)) throw error;
+      }
+    }
+    await this.#open!.write(data);
+    this.#segments.at(-1)!.end = offset + data.byteLength;
+  }
+
+  /** The end of the oldest segment, if it is at most `limit`: the next place to cut at. */
+  firstCut(limit: number): number | undefined {
+    const end = this.#segments[0]?.end;
+    return end !== undefined && end <= limit ? end : undefined;
+  }
+
+  /** The end of the newest of the segments that end at or below `limit`. */
+  lastCut(limit: number): number | undefined {
+    let cut: number | undefined;
+    for (const { end } of this.#segments) {
+      if (end > limit) break;
+      cut = end;
+    }
+    return cut;
+  }
+
+  /** Marks segments without a byte at or above `offset` for deletion, except the open one. */
+  drop(offset: number): void {
+    let count = 0;
+    for (const segment of this.#segments) {
+      const isLast = count === this.#segments.length - 1;
+      if (isLast && this.#open !== undefined) break;
+      // The last one stays as the mark of where the stream goes on, even when nothing is in it.
+      if (isLast ? segment.end >= offset : segment.end > offset) break;
+      count++;
+    }
+    if (count > 0) this.#dead.push(...this.#segments.splice(0, count));
+  }
+
+  /** Marks all for deletion and closes the open one. */
+  dropAll(): void {
+    this.close();
+    this.#dead.push(...this.#segments.splice(0));
+  }
+
+  /** Deletes what is marked. What cannot be deleted is left behind: there is no one to tell. */
+  async sweep(onError: (error: unknown) => void): Promise<void> {
+    for (let segment = this.#dead.shift(); segment; segment = this.#dead.shift()) {
+      try {
+        await this.#files.remove(this.#path(segment.start));
+      } catch (error) {
+        if (osErrorCode(error) !== "ENOENT") onError(error);
+      }
+    }
+  }
+
+  /** Closes the open file; the next write starts a new segment. */
+  close(): void {
+    this.#open?.close();
+    this.#open = undefined;
+  }
+
+  /**
+   * The bytes from `start` to `end`, which must be written.
+   * @throws the file system's error, NotFound also when the segment was deleted meanwhile
+   */
+  async read(start: number, end: number): Promise<Uint8Array> {
+    const buffer = new Uint8Array(end - start);
+    let offset = start;
+    while (offset < end) {
+      const segment = this.#find(offset);
+      if (segment === undefined) throw new Deno.errors.NotFound(`no segment holds ${offset}`);
+      const upTo = Math.min(segment.end, end);
+      const part = buffer.subarray(offset - start, upTo - start);
+      const count = await this.#files.read(
+        this.#path(segment.start),
+        offset - segment.start,
+        part,
+      );
+      if (count < part.byteLength) throw new Error("a spool segment is shorter than was written");
+      offset = upTo;
+    }
+    return buffer;
+  }
+
+  /** The open segment, if a write at `offset` goes on where it ends. */
+  #continued(offset: number): Segment | undefined {
+    const last = this.#segments.at(-1);
+    return this.#open !== undefined && last?.end === offset ? last : undefined;
+  }
+
+  #find(offset: number): Segment | undefined {
+    const segments = this.#segments;
+    let low = 0;
+    let high = segments.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (segments[middle]!.start <= offset) low = middle;
+      else high = middle - 1;
+    }
+    const found = segments[low];
+    return found !== undefined && found.start <= offset && offset < found.end ? found : undefined;
+  }
+
+  #path(start: number): string {
+    return `${this.#prefix}.${start}`;
+  }
+}
+
+function isOutOfDescriptors(error: unknown): boolean {
+  const code = osErrorCode(error);
+  return code === "EMFILE" || code === "ENFILE";
+}

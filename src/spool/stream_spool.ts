@@ -1,0 +1,313 @@
+// One output stream of one process: appended to by a pump, written behind, read at any offset.
+// Must not import process/, rpc/ or gRPC; knows nothing of who reads or why.
+import { AgentError, fromOsError } from "../errors.ts";
+import { errorFields, type Logger } from "../log.ts";
+import type { ChangeSignal } from "./change_signal.ts";
+import { LiveTail } from "./live_tail.ts";
+import { type Segment, SegmentLog } from "./segment_log.ts";
+import type { SegmentFiles } from "./segment_files.ts";
+import type { TailBudget, TailHolder } from "./tail_budget.ts";
+import { SpoolReader } from "./spool_reader.ts";
+
+/** Which of the two streams of a process. */
+export type OutputSource = "stdout" | "stderr";
+
+/** Size of a segment file; with an output limit, an eighth of that if it is less. */
+export const SEGMENT_BYTES = 1024 * 1024;
+
+/** Memory of one live tail: what is not written yet, plus the newest of the rest for followers. */
+export const TAIL_BYTES = 1024 * 1024;
+
+/** A pump that had to wait goes on once the tail is down to this. */
+const TAIL_LOW_BYTES = TAIL_BYTES / 2;
+
+/** What a stream needs of its surroundings. */
+export interface StreamSpoolOptions {
+  readonly directory: string;
+  readonly source: OutputSource;
+  /** Newest bytes that are kept at least; 0 = all. */
+  readonly outputLimitBytes: number;
+  readonly files: SegmentFiles;
+  readonly logger: Logger;
+  readonly change: ChangeSignal;
+  readonly budget: TailBudget;
+  /** Told of each change of the bytes kept. May call {@linkcode StreamSpool.dropOldest}. */
+  readonly onBytes: (change: number) => void;
+  /** The error for an offset of this stream that is not kept any more. */
+  readonly outOfRange: (source: OutputSource, offset: number) => AgentError;
+  /** Segments of an agent that is gone: the stream has ended, and is served from them. */
+  readonly recovered?: readonly Segment[];
+}
+
+/**
+ * Bytes with offsets. Invariants: `firstOffset <= written <= endOffset`; whatever is at or above
+ * `firstOffset` is in a segment if below `written`, and in the tail if at or above the tail's start,
+ * which is at most `written`. Only the write loop touches files, one operation at a time.
+ */
+export class StreamSpool implements TailHolder {
+  readonly source: OutputSource;
+  readonly #options: StreamSpoolOptions;
+  readonly #log: SegmentLog;
+  readonly #tail: LiveTail;
+  readonly #segmentBytes: number;
+  #first: number;
+  #written: number;
+  #ended = false;
+  #removed = false;
+  #followers = 0;
+  #writing = false;
+  #lossLogged = false;
+  #caughtUp: PromiseWithResolvers<void> | undefined;
+  #idle: PromiseWithResolvers<void> | undefined;
+
+  constructor(options: StreamSpoolOptions) {
+    const { source, directory, outputLimitBytes, files, recovered = [] } = options;
+    this.source = source;
+    this.#options = options;
+    this.#segmentBytes = outputLimitBytes === 0
+      ? SEGMENT_BYTES
+      : Math.min(SEGMENT_BYTES, Math.floor(outputLimitBytes / 8));
+    this.#log = new SegmentLog(files, `${directory}/${source}`, this.#segmentBytes, recovered);
+    this.#first = recovered[0]?.start ?? 0;
+    this.#written = recovered.at(-1)?.end ?? 0;
+    this.#tail = new LiveTail(options.budget, this.#written);
+    this.#ended = options.recovered !== undefined;
+    if (this.bytes > 0) options.onBytes(this.bytes);
+  }
+
+  /** Offset of the oldest byte that is kept; the end where nothing is. Only ever grows. */
+  get firstOffset(): number {
+    return this.#first;
+  }
+
+  /** Offset after the newest byte, which is also how many bytes the child wrote. */
+  get endOffset(): number {
+    return this.#tail.end;
+  }
+
+  /** Whether the child's end of the stream is closed: nothing is appended any more. */
+  get ended(): boolean {
+    return this.#ended;
+  }
+
+  /** Bytes kept. */
+  get bytes(): number {
+    return this.#tail.end - this.#first;
+  }
+
+  /** Offset below which reads come from disk. */
+  get tailStart(): number {
+    return this.#tail.start;
+  }
+
+  /**
+   * Adds `chunk`, which belongs to the spool from now on, and shows it to waiting readers at once.
+   * Never fails: what the disk does not take is counted as dropped.
+   * @returns a promise when the disk is behind: read no more from the child until it resolves
+   */
+  append(chunk: Uint8Array): Promise<void> | undefined {
+    if (this.#removed || chunk.byteLength === 0) return undefined;
+    if (this.#ended) throw new TypeError("Cannot append: the stream has ended");
+    const { budget, change, onBytes } = this.#options;
+    this.#tail.push(chunk);
+    onBytes(chunk.byteLength);
+    this.#enforceOutputLimit();
+    this.#tail.trim(this.#written, this.#followers > 0 ? TAIL_BYTES : 0);
+    if (budget.exceeded) budget.relieve();
+    if (this.#followers > 0) budget.touch(this);
+    change.notify();
+    this.#startWriting();
+    if (this.#tail.weight <= TAIL_BYTES && !budget.exceeded) return undefined;
+    this.#caughtUp ??= Promise.withResolvers();
+    return this.#caughtUp.promise;
+  }
+
+  /** Says that nothing more will come. */
+  end(): void {
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#options.change.notify();
+    this.#startWriting();
+  }
+
+  /** Resolves once all that was appended so far is written (or lost). Never rejects. */
+  flush(): Promise<void> {
+    if (!this.#writing) return Promise.resolve();
+    this.#idle ??= Promise.withResolvers();
+    return this.#idle.promise;
+  }
+
+  /** Forgets all bytes at once and takes no more; resolves when the files are deleted. */
+  async remove(): Promise<void> {
+    this.#removed = true;
+    this.#ended = true;
+    this.#dropBelow(this.endOffset);
+    this.#options.change.notify();
+    this.#startWriting();
+    await this.flush();
+  }
+
+  /**
+   * Drops the oldest segment if `keepBytes` remain after that.
+   * @returns whether anything was dropped
+   */
+  dropOldest(keepBytes: number): boolean {
+    const cut = this.#log.firstCut(this.endOffset - keepBytes);
+    if (cut === undefined || cut <= this.#first) return false;
+    this.#dropBelow(cut);
+    this.#startWriting();
+    return true;
+  }
+
+  /**
+   * A cursor at `offset`, which may lie beyond the end. A `following` one has the newest bytes kept in
+   * memory for it. Dispose it.
+   */
+  openReader(offset: number, following = false): SpoolReader {
+    return new SpoolReader(this, offset, following);
+  }
+
+  /**
+   * Bytes from `offset` on, at most `maxBytes` and at least one; null at or past the end.
+   * The array is shared with other readers: not to be modified.
+   * @throws AgentError `out-of-range` below the first offset; by a rejection of the promise as well
+   */
+  readAt(offset: number, maxBytes: number): Uint8Array | null | Promise<Uint8Array> {
+    if (offset < this.#first) throw this.#options.outOfRange(this.source, offset);
+    if (offset >= this.endOffset) return null;
+    if (offset >= this.#tail.start) return this.#tail.read(offset, maxBytes);
+    return this.#readFromDisk(offset, Math.min(offset + maxBytes, this.#tail.start));
+  }
+
+  /** For {@linkcode SpoolReader} only. */
+  addFollower(): void {
+    this.#followers++;
+  }
+
+  /** For {@linkcode SpoolReader} only. */
+  removeFollower(): void {
+    this.#followers--;
+    if (this.#followers === 0) this.releaseRecent();
+  }
+
+  releaseRecent(): void {
+    this.#options.budget.forget(this);
+    this.#tail.trim(this.#written, 0);
+  }
+
+  async #readFromDisk(offset: number, end: number): Promise<Uint8Array> {
+    try {
+      return await this.#log.read(offset, end);
+    } catch (error) {
+      // The segment may have been dropped on the way. Bytes read are right in any case: what stands
+      // at an offset never changes.
+      if (offset < this.#first) throw this.#options.outOfRange(this.source, offset);
+      throw fromOsError(error, `cannot read stored ${this.source}`);
+    }
+  }
+
+  #enforceOutputLimit(): void {
+    const limit = this.#options.outputLimitBytes;
+    if (limit === 0 || this.bytes <= limit + this.#segmentBytes) return;
+    const target = this.endOffset - limit;
+    const cut = this.#log.lastCut(target) ?? this.#first;
+    // What is not written yet has no segments to cut between.
+    this.#dropBelow(this.endOffset - cut <= limit + this.#segmentBytes ? cut : target);
+  }
+
+  #dropBelow(offset: number): void {
+    if (offset <= this.#first) return;
+    const freed = offset - this.#first;
+    this.#first = offset;
+    this.#written = Math.max(this.#written, offset);
+    this.#tail.trim(offset, 0);
+    this.#log.drop(offset);
+    this.#options.onBytes(-freed);
+  }
+
+  #startWriting(): void {
+    if (this.#writing) return;
+    this.#writing = true;
+    this.#writeLoop();
+  }
+
+  /** Never rejects: each of its steps catches what it may throw. */
+  async #writeLoop(): Promise<void> {
+    do {
+      if (this.#removed) this.#log.dropAll();
+      if (this.#log.hasDead) await this.#log.sweep((error) => this.#logFailedDelete(error));
+      if (this.#written < this.endOffset) await this.#writeNext();
+      else if (this.#isMarkMissing()) await this.#mark();
+      this.#afterStep();
+    } while (this.#written < this.endOffset || this.#log.hasDead || this.#mustDropAll());
+    if (this.#ended) this.#log.close();
+    this.#writing = false;
+    const idle = this.#idle;
+    this.#idle = undefined;
+    idle?.resolve();
+  }
+
+  #mustDropAll(): boolean {
+    return this.#removed && !this.#log.isEmpty;
+  }
+
+  async #writeNext(): Promise<void> {
+    const from = this.#written;
+    const data = this.#tail.collect(from, this.#log.roomAt(from));
+    const end = from + data.byteLength;
+    try {
+      await this.#log.write(from, data);
+    } catch (error) {
+      this.#lose(end, error);
+    }
+    this.#written = Math.max(this.#written, end);
+  }
+
+  /** The bytes up to `end` could not be written: all before it counts as dropped, and makes room. */
+  #lose(end: number, error: unknown): void {
+    this.#log.close();
+    this.#dropBelow(end);
+    if (this.#lossLogged) return;
+    this.#lossLogged = true;
+    this.#options.logger.warn("output lost: cannot store it", {
+      directory: this.#options.directory,
+      stream: this.source,
+      firstOffset: this.#first,
+      ...errorFields(error),
+    });
+  }
+
+  /** After a loss at the end no file would tell a restarted agent where the stream had been. */
+  #isMarkMissing(): boolean {
+    return this.#first > 0 && this.#log.isEmpty && !this.#removed;
+  }
+
+  async #mark(): Promise<void> {
+    try {
+      await this.#log.startSegment(this.#written);
+    } catch {
+      // An empty file that cannot be made is one more sign of the same full disk.
+    }
+  }
+
+  #afterStep(): void {
+    const { budget } = this.#options;
+    const behind = this.#caughtUp;
+    const keep = this.#followers === 0 || this.#ended ? 0 : behind ? TAIL_LOW_BYTES : TAIL_BYTES;
+    this.#tail.trim(this.#written, keep);
+    if (keep === 0) budget.forget(this);
+    if (behind === undefined) return;
+    const isLow = this.#tail.weight <= TAIL_LOW_BYTES && !budget.exceeded;
+    if (!isLow && this.#written < this.endOffset) return;
+    this.#caughtUp = undefined;
+    behind.resolve();
+  }
+
+  #logFailedDelete(error: unknown): void {
+    this.#options.logger.warn("cannot delete a spool segment", {
+      directory: this.#options.directory,
+      stream: this.source,
+      ...errorFields(error),
+    });
+  }
+}
