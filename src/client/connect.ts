@@ -1,0 +1,137 @@
+// From an address and options to a client.
+// Reads the files that the options name; must not make calls but the one that shows who is there.
+import { Buffer } from "node:buffer";
+import { readFile } from "node:fs/promises";
+import { create } from "@bufbuild/protobuf";
+import { credentials } from "@grpc/grpc-js";
+import { HealthCheckRequestSchema } from "../../gen/grpc/health/v1/health_pb.ts";
+import { healthServiceDefinition } from "../wire/definitions.ts";
+import { type Address, parseAddress } from "./address.ts";
+import { Channel } from "./channel.ts";
+import { AteenvClient } from "./client.ts";
+import { AteenvError, throwIfAborted } from "./error.ts";
+import type { AbortOptions } from "./process.ts";
+import type { TlsFiles } from "./readyz.ts";
+import { DEFAULT_RETRY, type RetryPolicy } from "./retry.ts";
+
+/** TLS, with PEM texts. `{}` means TLS with the system's certificate authorities. */
+export type TlsOptions = TlsFiles;
+
+/** How to connect. */
+export interface ConnectOptions extends AbortOptions {
+  /** The agent's bearer token. */
+  readonly token?: string;
+  /** A file with the token; white space around it is cut off. */
+  readonly tokenFile?: string;
+  /** Given for TLS where the address is not `https://`, for an own authority, or for a client certificate. */
+  readonly tls?: TlsOptions;
+  /** How long to wait for the agent's first answer, in milliseconds. Default 5,000. */
+  readonly connectTimeoutMs?: number;
+  /** How to bridge lost connections, once connected. */
+  readonly retry?: Partial<RetryPolicy>;
+  /** A connection with calls that is silent this long is asked whether it lives. Default 20,000 ms. */
+  readonly keepaliveMs?: number;
+  /** How long the answer to that may take before the connection counts as dead. Default 10,000 ms. */
+  readonly keepaliveTimeoutMs?: number;
+}
+
+const DEFAULT_CONNECT_TIMEOUT_MS = 5_000;
+const DEFAULT_KEEPALIVE_MS = 20_000;
+const DEFAULT_KEEPALIVE_TIMEOUT_MS = 10_000;
+
+/**
+ * Connects to an agent: `host:port`, `http://host:port`, `https://host:port` or `unix:/path`. Fails at
+ * once where nobody listens; afterwards lost connections are bridged.
+ *
+ * ```ts no-eval
+ * import { connect } from "../mod.ts";
+ *
+ * await using client = await connect("127.0.0.1:8080");
+ * const { stdout, exitCode } = await client.shell("uname -s");
+ * console.log(exitCode, stdout);
+ * ```
+ *
+ * @throws {AteenvError} `unavailable` if no agent answers, `unauthenticated`, `invalid-argument` for
+ * an address or options that cannot be meant.
+ */
+export async function connect(
+  address: string,
+  options: ConnectOptions = {},
+): Promise<AteenvClient> {
+  const { signal, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = options;
+  throwIfAborted(signal);
+  const parsed = parseAddress(address, options.tls !== undefined);
+  const channel = new Channel({
+    target: parsed.target,
+    display: parsed.display,
+    credentials: toCredentials(parsed, options.tls),
+    token: await readToken(options),
+    keepaliveMs: options.keepaliveMs ?? DEFAULT_KEEPALIVE_MS,
+    keepaliveTimeoutMs: options.keepaliveTimeoutMs ?? DEFAULT_KEEPALIVE_TIMEOUT_MS,
+  });
+  try {
+    await greet(channel, connectTimeoutMs, signal);
+  } catch (error) {
+    await channel.close();
+    throw error;
+  }
+  return new AteenvClient(channel, parsed, options.tls ?? {}, {
+    ...DEFAULT_RETRY,
+    ...options.retry,
+  });
+}
+
+/** Any answer shows that an agent is there: it may be draining, or have no health service. */
+async function greet(
+  channel: Channel,
+  timeoutMs: number,
+  signal: AbortSignal | undefined,
+): Promise<void> {
+  try {
+    await channel.unary(healthServiceDefinition.check, create(HealthCheckRequestSchema), {
+      timeoutMs,
+      signal,
+    });
+  } catch (error) {
+    if (!(error instanceof AteenvError) || signal?.aborted) throw error;
+    if (error.kind === "unimplemented" || error.kind === "not-found") return;
+    if (error.kind !== "deadline-exceeded") throw error;
+    throw new AteenvError(
+      "unavailable",
+      `cannot reach the agent at ${channel.display}: no answer within ${timeoutMs} ms`,
+      { cause: error },
+    );
+  }
+}
+
+function toCredentials(address: Address, tls: TlsOptions | undefined) {
+  if (!address.tls) return credentials.createInsecure();
+  // grpc-js takes Buffers only.
+  const pem = (value: string | Uint8Array | undefined) =>
+    value === undefined ? null : Buffer.from(value as Uint8Array);
+  try {
+    return credentials.createSsl(pem(tls?.ca), pem(tls?.key), pem(tls?.cert));
+  } catch (error) {
+    throw new AteenvError("invalid-argument", `cannot use the TLS options: ${error}`, {
+      cause: error,
+    });
+  }
+}
+
+async function readToken(options: ConnectOptions): Promise<string | undefined> {
+  if (options.tokenFile === undefined) return options.token;
+  if (options.token !== undefined) {
+    throw new AteenvError("invalid-argument", "give either token or tokenFile");
+  }
+  try {
+    return (await readFile(options.tokenFile, "utf8")).trim();
+  } catch (error) {
+    throw new AteenvError(
+      "invalid-argument",
+      `cannot read the token file ${JSON.stringify(options.tokenFile)}: ${
+        error instanceof Error ? error.message : error
+      }`,
+      { cause: error },
+    );
+  }
+}
