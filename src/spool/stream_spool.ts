@@ -1,6 +1,6 @@
 // One output stream of one process: appended to by a pump, written behind, read at any offset.
 // Must not import process/, rpc/ or gRPC; knows nothing of who reads or why.
-import { AgentError, fromOsError } from "../errors.ts";
+import { type AgentError, fromOsError } from "../errors.ts";
 import { errorFields, type Logger } from "../log.ts";
 import type { ChangeSignal } from "./change_signal.ts";
 import { LiveTail } from "./live_tail.ts";
@@ -59,6 +59,7 @@ export class StreamSpool implements TailHolder {
   #lossLogged = false;
   #caughtUp: PromiseWithResolvers<void> | undefined;
   #idle: PromiseWithResolvers<void> | undefined;
+  #flushes: { readonly upTo: number; readonly resolve: () => void }[] = [];
 
   constructor(options: StreamSpoolOptions) {
     const { source, directory, outputLimitBytes, files, recovered = [] } = options;
@@ -132,9 +133,10 @@ export class StreamSpool implements TailHolder {
 
   /** Resolves once all that was appended so far is written (or lost). Never rejects. */
   flush(): Promise<void> {
-    if (!this.#writing) return Promise.resolve();
-    this.#idle ??= Promise.withResolvers();
-    return this.#idle.promise;
+    // Not at the first quiet moment: a descendant that never stops writing must not hold up a status.
+    const upTo = this.endOffset;
+    if (this.#written >= upTo) return Promise.resolve();
+    return new Promise((resolve) => this.#flushes.push({ upTo, resolve }));
   }
 
   /** Forgets all bytes at once and takes no more; resolves when the files are deleted. */
@@ -144,7 +146,9 @@ export class StreamSpool implements TailHolder {
     this.#dropBelow(this.endOffset);
     this.#options.change.notify();
     this.#startWriting();
-    await this.flush();
+    if (!this.#writing) return;
+    this.#idle ??= Promise.withResolvers();
+    await this.#idle.promise;
   }
 
   /**
@@ -267,6 +271,7 @@ export class StreamSpool implements TailHolder {
   #lose(end: number, error: unknown): void {
     this.#log.close();
     this.#dropBelow(end);
+    this.#log.drop(this.#first);
     if (this.#lossLogged) return;
     this.#lossLogged = true;
     this.#options.logger.warn("output lost: cannot store it", {
@@ -296,6 +301,9 @@ export class StreamSpool implements TailHolder {
     const keep = this.#followers === 0 || this.#ended ? 0 : behind ? TAIL_LOW_BYTES : TAIL_BYTES;
     this.#tail.trim(this.#written, keep);
     if (keep === 0) budget.forget(this);
+    while (this.#flushes.length > 0 && this.#flushes[0]!.upTo <= this.#written) {
+      this.#flushes.shift()!.resolve();
+    }
     if (behind === undefined) return;
     const isLow = this.#tail.weight <= TAIL_LOW_BYTES && !budget.exceeded;
     if (!isLow && this.#written < this.endOffset) return;
