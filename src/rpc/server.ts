@@ -1,0 +1,356 @@
+// The server as a whole: listen, guard, authenticate, serve, drain, close.
+// Knows no service but health and reflection; must not import a room of the domain.
+import "../wire/http2_guard.ts";
+import {
+  type ChannelOptions,
+  Server as GrpcServer,
+  ServerCredentials,
+  type ServiceDefinition,
+  setLogger,
+  type UntypedServiceImplementation,
+} from "@grpc/grpc-js";
+import {
+  constants,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { Clock } from "../clock.ts";
+import type { Logger } from "../log.ts";
+import { CallGate, http2ServersOf } from "../wire/call_gate.ts";
+import type { ConnectionDuplex } from "../wire/connection_duplex.ts";
+import { type Connection, Connections } from "../wire/connections.ts";
+import { healthServiceDefinition } from "../wire/definitions.ts";
+import { pathOf } from "../wire/http1.ts";
+import type { CallSummary } from "../wire/server_call.ts";
+import { type AuthMode, createAuthenticator } from "./auth.ts";
+import { Health } from "./health_service.ts";
+import { createHttpHandler } from "./http_handler.ts";
+import { codeName, type Gauge, Metrics } from "./metrics.ts";
+
+/** Where to listen. Port 0 lets the kernel choose. */
+export type ListenAddress =
+  | { readonly hostname: string; readonly port: number }
+  | { readonly path: string };
+
+/** One service: its definition (wire/definitions.ts), its full name, its methods. */
+export interface ServiceEntry {
+  /** `package.Service` */
+  readonly name: string;
+  readonly definition: object;
+  readonly implementation: UntypedServiceImplementation;
+}
+
+/** What protects the port; every one has a default, see {@linkcode DEFAULT_LIMITS}. */
+export interface ServerLimits {
+  /** Largest message taken, in bytes. */
+  readonly maxMessageBytes: number;
+  readonly maxConnections: number;
+  readonly maxStreamsPerConnection: number;
+  /** Milliseconds for the handshake and the first bytes of a connection. */
+  readonly openingTimeoutMs: number;
+  /** Milliseconds for a request to arrive; of an upload, its headers. */
+  readonly requestTimeoutMs: number;
+  /** Milliseconds after which a connection without calls is closed. */
+  readonly idleTimeoutMs: number;
+  /** Milliseconds between keepalive pings, and for each answer. */
+  readonly keepaliveMs: number;
+  readonly keepaliveTimeoutMs: number;
+}
+
+/** Half-open connections end within keepaliveMs + keepaliveTimeoutMs: less than a minute. */
+export const DEFAULT_LIMITS: ServerLimits = {
+  maxMessageBytes: 16 * 1024 * 1024,
+  maxConnections: 256,
+  maxStreamsPerConnection: 1024,
+  openingTimeoutMs: 5_000,
+  requestTimeoutMs: 30_000,
+  idleTimeoutMs: 15 * 60_000,
+  keepaliveMs: 20_000,
+  keepaliveTimeoutMs: 20_000,
+};
+
+/** Options of {@linkcode createServer}. */
+export interface ServerOptions {
+  readonly listen: readonly ListenAddress[];
+  readonly services: readonly ServiceEntry[];
+  readonly auth: AuthMode;
+  readonly limits?: Partial<ServerLimits>;
+  /** Sent as `ateenv-version` with every response. */
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Gauges for /metrics beside those of the server itself. */
+  readonly gauges?: readonly Gauge[];
+}
+
+/** A running server. */
+export interface AgentServer extends AsyncDisposable {
+  /** Where it listens, with the ports that the kernel chose. */
+  readonly addresses: readonly ListenAddress[];
+  /** readyz says 503 and health NOT_SERVING from now on; calls go on. Twice does nothing. */
+  beginDrain(): void;
+  /**
+   * Drains, sends GOAWAY, lets running calls finish for at most `graceMs`, then ends what is left.
+   * Resolves when no connection, socket or timer of the server is left.
+   */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Bytes that a client may send ahead of the handler, per call and per connection. */
+const FLOW_WINDOW_BYTES = 8 * 1024 * 1024;
+
+/** Milliseconds between GOAWAY and the end of a connection whose calls are all over. */
+const HEALTH_PREFIX = "/grpc.health.v1.Health/";
+
+// grpc-js logs what it cannot parse of a client's metadata, which may hold the token.
+setLogger({ error() {}, info() {}, debug() {} });
+
+/**
+ * Listens on all of `options.listen` and serves.
+ * @throws {AgentError} where the token file cannot be used
+ * @throws {Error} of Deno.listen, where an address cannot be had
+ */
+export async function createServer(options: ServerOptions): Promise<AgentServer> {
+  const server = new RunningServer(options);
+  try {
+    for (const address of options.listen) server.listen(address);
+  } catch (error) {
+    await server.close(0);
+    throw error;
+  }
+  return server;
+}
+
+class RunningServer implements AgentServer {
+  readonly addresses: ListenAddress[] = [];
+  readonly #options: ServerOptions;
+  readonly #limits: ServerLimits;
+  readonly #grpc: GrpcServer;
+  readonly #http2: Http2Server;
+  readonly #inject: (duplex: ConnectionDuplex) => void;
+  readonly #connections: Connections;
+  readonly #health: Health;
+  readonly #metrics: Metrics;
+  readonly #sessions = new Map<ServerHttp2Session, Connection>();
+  #entering: Connection | undefined;
+  #streams = 0;
+  #draining = false;
+  #closed: Promise<void> | undefined;
+
+  constructor(options: ServerOptions) {
+    this.#options = options;
+    const limits = this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
+    const { clock, log, version } = options;
+    const auth = createAuthenticator(options.auth, clock, log);
+
+    this.#health = new Health(options.services.map(({ name }) => name));
+    const services: ServiceEntry[] = [...options.services, {
+      name: "grpc.health.v1.Health",
+      definition: healthServiceDefinition,
+      implementation: this.#health.implementation(),
+    }];
+    this.#metrics = new Metrics(
+      services.flatMap(({ definition }) =>
+        Object.values(definition).map(({ path }: { path: string }) => path)
+      ),
+      [
+        { name: "ateenv_open_streams", help: "Calls under way.", read: () => this.#streams },
+        {
+          name: "ateenv_open_connections",
+          help: "Connections that are open.",
+          read: () => this.#connections.size,
+        },
+        ...options.gauges ?? [],
+      ],
+    );
+    const answerHttp = createHttpHandler({
+      draining: () => this.#draining,
+      auth,
+      metrics: this.#metrics,
+    });
+
+    const gate = new CallGate({
+      clock,
+      log,
+      version,
+      requestTimeoutMs: limits.requestTimeoutMs,
+      finished: (summary) => this.#callFinished(summary),
+      refusal: (method, headers, session) =>
+        method.startsWith(HEALTH_PREFIX) ? undefined : auth.refusal({
+          authorization: headers.authorization,
+          certified: this.#sessions.get(session)?.certified ?? false,
+        }),
+      answerHttp: async (stream, headers) => {
+        const connection = this.#sessions.get(stream.session as ServerHttp2Session);
+        const method = String(headers[":method"]);
+        const answer = method === "GET" || method === "HEAD"
+          ? await answerHttp({
+            method,
+            path: pathOf(String(headers[":path"])),
+            authorization: headers.authorization,
+          }, connection?.certified ?? false)
+          : { status: 405, contentType: "text/plain", body: "method not allowed\n" };
+        respondHttp(stream, answer, method === "HEAD", version);
+      },
+      admitted: (session, method, change) => {
+        this.#streams += change;
+        const connection = this.#sessions.get(session);
+        if (connection === undefined || method.startsWith(HEALTH_PREFIX)) return;
+        connection.calls += change;
+        connection.idleSinceMs = clock.nowMs();
+      },
+      peerOf: (session) => this.#sessions.get(session)?.transport.peer ?? "unknown",
+    });
+
+    this.#grpc = new GrpcServer({ ...grpcOptions(limits), interceptors: [gate.interceptor] });
+    for (const { definition, implementation } of services) {
+      this.#grpc.addService(definition as ServiceDefinition, implementation);
+    }
+    const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
+    this.#inject = (duplex) => injector.injectConnection(duplex);
+    const [http2Server] = http2ServersOf(this.#grpc);
+    this.#http2 = http2Server!;
+    gate.guard(this.#http2);
+    this.#http2.prependListener("session", (session) => this.#sessionOpened(session));
+    this.#http2.on("sessionError", () => {});
+
+    this.#connections = new Connections({
+      clock,
+      log,
+      maxConnections: limits.maxConnections,
+      openingTimeoutMs: limits.openingTimeoutMs,
+      serveHttp1: (request, connection) => answerHttp(request, connection.certified),
+      serveHttp2: (duplex, connection) => this.#serveHttp2(duplex, connection),
+    });
+  }
+
+  listen(address: ListenAddress): void {
+    if ("path" in address) {
+      this.#connections.listen(Deno.listen({ transport: "unix", path: address.path }));
+      this.addresses.push(address);
+    } else {
+      const listener = Deno.listen({ hostname: address.hostname, port: address.port });
+      this.#connections.listen(listener);
+      this.addresses.push({ hostname: address.hostname, port: listener.addr.port });
+    }
+  }
+
+  beginDrain(): void {
+    if (this.#draining) return;
+    this.#draining = true;
+    this.#health.drain();
+  }
+
+  close(graceMs: number): Promise<void> {
+    return this.#closed ??= this.#close(graceMs);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close(0);
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    this.beginDrain();
+    const grace = Promise.withResolvers<void>();
+    const timer = this.#options.clock.setTimer(graceMs, grace.resolve);
+    const stopped = this.#connections.stopListening();
+    for (const session of this.#sessions.keys()) session.close();
+    await Promise.race([this.#connections.waitEmpty(), grace.promise]);
+    timer.cancel();
+    await stopped;
+    await this.#connections.closeAll();
+    this.#grpc.forceShutdown();
+    for (const address of this.addresses) {
+      if ("path" in address) await Deno.remove(address.path).catch(() => {});
+    }
+  }
+
+  /** Everything in here is synchronous, so `#entering` is the connection of the session that opens. */
+  #serveHttp2(duplex: ConnectionDuplex, connection: Connection): void {
+    this.#entering = connection;
+    try {
+      this.#inject(duplex);
+    } finally {
+      this.#entering = undefined;
+    }
+  }
+
+  #sessionOpened(session: ServerHttp2Session): void {
+    const connection = this.#entering;
+    if (connection === undefined) {
+      session.destroy();
+      return;
+    }
+    this.#sessions.set(session, connection);
+    session.on("error", () => {});
+    session.once("close", () => {
+      this.#sessions.delete(session);
+      connection.end("session closed");
+    });
+    const endDuplex = connection.end;
+    connection.end = (reason) => {
+      if (session.destroyed) return endDuplex(reason);
+      session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      // Time for the GOAWAY; a peer that does not read must not keep the connection.
+      this.#options.clock.setTimer(100, () => endDuplex(reason));
+    };
+    session.settings({
+      initialWindowSize: FLOW_WINDOW_BYTES,
+      maxConcurrentStreams: this.#limits.maxStreamsPerConnection,
+    });
+    session.setLocalWindowSize(FLOW_WINDOW_BYTES);
+    if (this.#draining && this.#closed !== undefined) session.close();
+  }
+
+  #callFinished(call: CallSummary): void {
+    this.#metrics.callFinished(call);
+    const { log } = this.#options;
+    if (!log.enabled("debug")) return;
+    log.debug("call finished", {
+      method: call.method,
+      code: codeName(call.code),
+      durationMs: Math.round(call.durationMs * 1000) / 1000,
+      bytesIn: call.bytesIn,
+      bytesOut: call.bytesOut,
+      peer: call.peer,
+      traceparent: call.traceparent,
+    });
+  }
+}
+
+function grpcOptions(limits: ServerLimits): ChannelOptions {
+  return {
+    "grpc.max_receive_message_length": limits.maxMessageBytes,
+    "grpc.max_send_message_length": -1,
+    "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
+    "grpc.max_connection_idle_ms": limits.idleTimeoutMs,
+    "grpc.keepalive_time_ms": limits.keepaliveMs,
+    "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
+    // Channelz keeps a record of every connection for a service that we do not offer.
+    "grpc.enable_channelz": 0,
+  };
+}
+
+function respondHttp(
+  stream: ServerHttp2Stream,
+  answer: { status: number; contentType: string; body: string },
+  headOnly: boolean,
+  version: string,
+): void {
+  if (stream.destroyed) return;
+  const headers: IncomingHttpHeaders = {
+    "content-type": answer.contentType,
+    "ateenv-version": version,
+  };
+  stream.respond({ ":status": answer.status, ...headers }, { endStream: headOnly });
+  if (!headOnly) stream.end(answer.body);
+}
+
+/** For callers that build an address themselves. */
+export function formatAddress(address: ListenAddress): string {
+  if ("path" in address) return `unix:${address.path}`;
+  const { hostname, port } = address;
+  return hostname.includes(":") ? `[${hostname}]:${port}` : `${hostname}:${port}`;
+}

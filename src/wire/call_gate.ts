@@ -1,0 +1,205 @@
+// The gate between an HTTP/2 stream and grpc-js: who may pass, until when, and what is written down.
+// Server only; must not import the domain or a service.
+import "./http2_guard.ts";
+import {
+  type Metadata,
+  type Server,
+  ServerInterceptingCall,
+  type ServerInterceptor,
+  status,
+} from "@grpc/grpc-js";
+import {
+  constants,
+  type Http2Server,
+  type IncomingHttpHeaders,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
+import { AgentError } from "../errors.ts";
+import { type CallEnvironment, parseTimeout, ServerCall } from "./server_call.ts";
+import { KIND_TO_STATUS } from "./status.ts";
+
+/** What the gate asks of the server around it. */
+export interface GateOptions extends CallEnvironment {
+  /** Why the call may not pass, or undefined. Called before anything of its body is looked at. */
+  refusal(
+    method: string,
+    headers: IncomingHttpHeaders,
+    session: ServerHttp2Session,
+  ): AgentError | undefined;
+  /** Answers a plain GET or HEAD over HTTP/2. */
+  answerHttp(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void;
+  /** A call was let in, or such a call is over: `change` is 1 or -1. */
+  admitted(session: ServerHttp2Session, method: string, change: 1 | -1): void;
+  /** Address of the peer, for the log. */
+  peerOf(session: ServerHttp2Session): string;
+}
+
+const CALL = "ateenv.call";
+/** Messages of an upload that may wait for its handler: each may be `maxMessageBytes` large. */
+const MAX_UNREAD_MESSAGES = 2;
+
+/**
+ * The call that a handler's metadata belongs to.
+ * @throws {Error} where the server was set up without the gate
+ */
+export function callOf(metadata: Metadata): ServerCall {
+  const call = metadata.getOpaque(CALL);
+  if (!(call instanceof ServerCall)) throw new Error("Cannot handle a call that passed no gate");
+  return call;
+}
+
+/** The listener of grpc-js for the streams of its HTTP/2 server. */
+type StreamListener = (
+  stream: ServerHttp2Stream,
+  headers: IncomingHttpHeaders,
+  flags: number,
+  rawHeaders: string[],
+) => void;
+
+/** See the head of this file. */
+export class CallGate {
+  readonly #options: GateOptions;
+  /** Set only while grpc-js takes over a stream, which it does synchronously. */
+  #entering: ServerCall | undefined;
+
+  constructor(options: GateOptions) {
+    this.#options = options;
+  }
+
+  /** Goes into the grpc-js server's options: ties its calls to those of the gate. */
+  readonly interceptor: ServerInterceptor = (method, next) => {
+    const call = this.#entering;
+    if (call === undefined) throw new Error("Cannot start a call that passed no gate");
+    return new GatedCall(next, call, method.requestStream);
+  };
+
+  /** Puts the gate before what grpc-js does with the streams of `http2Server`. */
+  guard(http2Server: Http2Server): void {
+    const inner = http2Server.listeners("stream") as StreamListener[];
+    http2Server.removeAllListeners("stream");
+    const onStream: StreamListener = (stream, headers, flags, rawHeaders) => {
+      // grpc-js listens for one error only; a second one would end the process.
+      stream.on("error", () => {});
+      try {
+        this.#enter(stream, headers, () => {
+          for (const listener of inner) {
+            listener.call(http2Server, stream, headers, flags, rawHeaders);
+          }
+        });
+      } catch (error) {
+        this.#options.log.error("stream failed", { error: String(error) });
+        stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+      }
+    };
+    http2Server.on("stream", onStream as (...args: unknown[]) => void);
+  }
+
+  #enter(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pass: () => void): void {
+    const session = stream.session as ServerHttp2Session | undefined;
+    if (session === undefined || stream.destroyed) return;
+    const verb = headers[":method"];
+    if (verb !== "POST") {
+      this.#options.answerHttp(stream, headers);
+      return;
+    }
+    const call = new ServerCall(stream, headers, this.#options.peerOf(session), this.#options);
+    // The answer is complete: whatever else the client sends of its request is of no use.
+    stream.once("finish", () => {
+      if (!stream.readableEnded && !stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
+    });
+    const refusal = this.#options.refusal(call.method, headers, session);
+    if (refusal !== undefined) {
+      call.refuse(KIND_TO_STATUS[refusal.kind], refusal.message);
+      return;
+    }
+    this.#options.admitted(session, call.method, 1);
+    stream.once("close", () => this.#options.admitted(session, call.method, -1));
+    this.#watchInput(stream, call);
+    try {
+      const timeoutMs = parseTimeout(headers["grpc-timeout"] as string | undefined);
+      if (timeoutMs !== undefined) call.setDeadline(timeoutMs);
+    } catch (error) {
+      call.refuse(status.INTERNAL, (error as AgentError).message);
+      return;
+    }
+    // grpc-js would take it modulo 2^32 ms and by the wall clock.
+    delete headers["grpc-timeout"];
+    this.#entering = call;
+    try {
+      pass();
+    } finally {
+      this.#entering = undefined;
+    }
+  }
+
+  /** prependListener: `on("data")` would start the flow, and grpc-js must not see the end first. */
+  #watchInput(stream: ServerHttp2Stream, call: ServerCall): void {
+    const onData = (piece: Uint8Array) => {
+      const fault = call.framing.push(piece);
+      if (fault === undefined) return;
+      stream.removeListener("data", onData);
+      const message = fault === "flag"
+        ? "invalid compression flag"
+        : "message in too many small pieces";
+      call.abort(new AgentError("internal", message));
+    };
+    stream.prependListener("data", onData);
+    stream.prependListener("end", () => {
+      if (!call.framing.complete) {
+        call.abort(new AgentError("internal", "the request ended inside a message"));
+      }
+    });
+  }
+}
+
+/** Hands the gate's call to the handler, and paces the requests of an upload. */
+class GatedCall extends ServerInterceptingCall {
+  readonly #call: ServerCall;
+  readonly #paced: boolean;
+
+  constructor(
+    next: ConstructorParameters<typeof ServerInterceptingCall>[0],
+    call: ServerCall,
+    paced: boolean,
+  ) {
+    super(next);
+    this.#call = call;
+    this.#paced = paced;
+  }
+
+  override start(listener: Parameters<ServerInterceptingCall["start"]>[0]): void {
+    super.start({
+      onReceiveMetadata: (metadata) => {
+        metadata.setOpaque(CALL, this.#call);
+        listener.onReceiveMetadata(metadata);
+      },
+      onReceiveMessage: (message) => {
+        if (this.#paced) this.#call.messageQueued();
+        listener.onReceiveMessage(message);
+      },
+      onReceiveHalfClose: () => listener.onReceiveHalfClose(),
+      onCancel: () => listener.onCancel(),
+    });
+  }
+
+  override startRead(): void {
+    if (this.#paced) this.#call.paceRead(() => super.startRead(), MAX_UNREAD_MESSAGES);
+    else super.startRead();
+  }
+}
+
+/**
+ * The HTTP/2 servers that grpc-js keeps behind its connection injectors. This is not part of its public
+ * interface (the version is pinned): there is no other way to see a stream before grpc-js does.
+ * @throws {Error} where they are not where they were
+ */
+export function http2ServersOf(server: Server): readonly Http2Server[] {
+  const servers = (server as unknown as { http2Servers?: unknown }).http2Servers;
+  if (!(servers instanceof Map) || servers.size === 0) {
+    throw new Error(
+      "Cannot find the HTTP/2 server inside grpc-js: another version than the pinned one?",
+    );
+  }
+  return [...servers.keys()] as Http2Server[];
+}

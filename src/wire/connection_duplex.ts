@@ -1,0 +1,154 @@
+// A transport as a node stream, which is what node:http2 and node:tls want.
+// Must not import gRPC. Joins writes, keeps back-pressure both ways, and ends with its peer.
+import { Duplex } from "node:stream";
+import type { Clock, Timer } from "../clock.ts";
+import type { Transport } from "./transport.ts";
+
+/** What may look at the inbound bytes; an answer other than undefined closes the connection. */
+export type Inspector = (bytes: Uint8Array) => string | undefined;
+
+/** Options of {@linkcode ConnectionDuplex}. */
+export interface ConnectionDuplexOptions {
+  readonly clock: Clock;
+  /** Bytes read while sniffing, to be read again. */
+  readonly first?: Uint8Array;
+  readonly inspect?: Inspector;
+  /** Told how many bytes went out. */
+  readonly onSent?: (bytes: number) => void;
+  /** The inspector has had enough, for that reason. */
+  readonly onFault?: (fault: string) => void;
+}
+
+/** Milliseconds between the peer's end and ours: time for the last frames. */
+const CLOSE_AFTER_EOF_MS = 100;
+/** Most bytes joined into one write. */
+const MAX_JOINED_BYTES = 256 * 1024;
+/** Bytes that wait in the stream before node:http2 is told to wait. */
+const WRITE_HIGH_WATER_BYTES = 128 * 1024;
+
+/** See the head of this file. */
+export class ConnectionDuplex extends Duplex {
+  readonly remoteAddress: string;
+  readonly remotePort: number | undefined;
+  readonly #transport: Transport;
+  readonly #options: ConnectionDuplexOptions;
+  #first: Uint8Array | undefined;
+  #reading = false;
+  #closing: Timer | undefined;
+  #joined: Uint8Array | undefined;
+
+  constructor(transport: Transport, options: ConnectionDuplexOptions) {
+    super({
+      allowHalfOpen: true,
+      writableHighWaterMark: WRITE_HIGH_WATER_BYTES,
+      decodeStrings: true,
+    });
+    this.#transport = transport;
+    this.#options = options;
+    this.#first = options.first;
+    this.remoteAddress = transport.remote.address;
+    this.remotePort = transport.remote.port;
+    // A lost connection is nothing to report; without a listener it would end the process.
+    this.on("error", () => {});
+  }
+
+  override _read(): void {
+    if (this.#reading) return;
+    this.#reading = true;
+    this.#pump();
+  }
+
+  async #pump(): Promise<void> {
+    try {
+      for (let more = true; more && !this.destroyed;) {
+        const bytes = this.#first ?? await this.#transport.read();
+        this.#first = undefined;
+        if (this.destroyed) return;
+        if (bytes === null) {
+          this.push(null);
+          // node:http2 keeps a session whose peer has only half closed, for ever.
+          this.#closing = this.#options.clock.setTimer(CLOSE_AFTER_EOF_MS, () => this.destroy());
+          return;
+        }
+        const fault = this.#options.inspect?.(bytes);
+        if (fault !== undefined) {
+          this.#options.onFault?.(fault);
+          return;
+        }
+        more = this.push(bytes);
+      }
+    } catch (error) {
+      this.destroy(error as Error);
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  override _write(
+    chunk: Uint8Array,
+    _encoding: string,
+    done: (error?: Error | null) => void,
+  ): void {
+    this.#send(chunk).then(() => done(), done);
+  }
+
+  override _writev(
+    chunks: { chunk: Uint8Array }[],
+    done: (error?: Error | null) => void,
+  ): void {
+    this.#sendJoined(chunks).then(() => done(), done);
+  }
+
+  /** A download comes as many 16 KiB frames: joining them saves most of the system calls. */
+  async #sendJoined(chunks: { chunk: Uint8Array }[]): Promise<void> {
+    let used = 0;
+    for (const { chunk } of chunks) {
+      if (used + chunk.length > MAX_JOINED_BYTES && used > 0) {
+        await this.#send(this.#joined!.subarray(0, used));
+        used = 0;
+      }
+      if (chunk.length > MAX_JOINED_BYTES) {
+        await this.#send(chunk);
+        continue;
+      }
+      // Only one write is under way at a time, so one buffer per connection does.
+      this.#joined ??= new Uint8Array(MAX_JOINED_BYTES);
+      this.#joined.set(chunk, used);
+      used += chunk.length;
+    }
+    if (used > 0) await this.#send(this.#joined!.subarray(0, used));
+  }
+
+  async #send(bytes: Uint8Array): Promise<void> {
+    await this.#transport.write(bytes);
+    this.#options.onSent?.(bytes.length);
+  }
+
+  override _final(done: (error?: Error | null) => void): void {
+    this.#transport.closeWrite().then(() => done(), () => done());
+  }
+
+  override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
+    this.#closing?.cancel();
+    this.#transport.close();
+    this.#joined = undefined;
+    done(error);
+  }
+
+  // What grpc-js and node:http2 call on a socket, and what needs no doing here.
+  setTimeout(): this {
+    return this;
+  }
+  setNoDelay(): this {
+    return this;
+  }
+  setKeepAlive(): this {
+    return this;
+  }
+  ref(): this {
+    return this;
+  }
+  unref(): this {
+    return this;
+  }
+}

@@ -1,0 +1,239 @@
+// One gRPC call as the server sees it, from its headers to the end of its HTTP/2 stream.
+// Must not import grpc-js: it lives one layer below and sees only the stream.
+import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
+import { constants } from "node:http2";
+import type { Clock, Timer } from "../clock.ts";
+import { AgentError, cancelledError } from "../errors.ts";
+import type { Logger } from "../log.ts";
+import { MessageFraming } from "./message_framing.ts";
+
+/** How a call ended, for the log and the counters. */
+export interface CallSummary {
+  /** Path of the method, `/package.Service/Method`, as the client sent it. */
+  readonly method: string;
+  /** gRPC status code; CANCELLED (1) where the client went away before it was sent. */
+  readonly code: number;
+  readonly durationMs: number;
+  readonly bytesIn: number;
+  readonly bytesOut: number;
+  readonly peer: string;
+  /** The `traceparent` header, if the client sent one. */
+  readonly traceparent: string | undefined;
+}
+
+/** What a call needs to know of its server. */
+export interface CallEnvironment {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly version: string;
+  /** Milliseconds within which a request must have arrived (uploads: their first message). */
+  readonly requestTimeoutMs: number;
+  /** Called once, when the HTTP/2 stream is closed. */
+  finished(summary: CallSummary): void;
+}
+
+/** Milliseconds between the answer to an expired call and the reset of a stream that does not take it. */
+const RESET_AFTER_MS = 1_000;
+
+const CANCELLED = 1;
+const OK = 0;
+
+const TIMEOUT_UNIT_MS: Readonly<Record<string, number>> = {
+  H: 3_600_000,
+  M: 60_000,
+  S: 1_000,
+  m: 1,
+  u: 0.001,
+  n: 0.000_001,
+};
+
+/**
+ * Milliseconds of a `grpc-timeout` header, undefined where there is none.
+ * @throws {AgentError} internal, where it is malformed: the code that other servers give
+ */
+export function parseTimeout(header: string | undefined): number | undefined {
+  if (header === undefined) return undefined;
+  const match = /^(\d{1,8})\s*([HMSmun])$/.exec(header);
+  if (match === null) throw new AgentError("internal", "malformed grpc-timeout");
+  return Number(match[1]) * TIMEOUT_UNIT_MS[match[2]!]!;
+}
+
+/** See the head of this file. Made by the gate, finished by the stream. */
+export class ServerCall {
+  readonly method: string;
+  readonly peer: string;
+  readonly framing = new MessageFraming();
+  readonly #stream: ServerHttp2Stream;
+  readonly #environment: CallEnvironment;
+  readonly #traceparent: string | undefined;
+  readonly #startedMs: number;
+  readonly #abort = new AbortController();
+  readonly #cleanups: (() => void)[] = [];
+  #deadline: Timer | undefined;
+  #requestTimer: Timer | undefined;
+  #bytesOut = 0;
+  #code: number | undefined;
+  #responded = false;
+  #closed = false;
+  #attached = false;
+  #resumeReading: (() => void) | undefined;
+  #unread = 0;
+
+  constructor(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    peer: string,
+    environment: CallEnvironment,
+  ) {
+    this.#stream = stream;
+    this.#environment = environment;
+    this.method = String(headers[":path"] ?? "");
+    this.peer = peer;
+    const traceparent = headers["traceparent"];
+    this.#traceparent = typeof traceparent === "string" ? traceparent : undefined;
+    this.#startedMs = environment.clock.nowMs();
+    this.#watchOutput();
+    stream.once("aborted", () => this.abort(cancelledError()));
+    stream.once("close", () => this.#finish());
+    this.#requestTimer = environment.clock.setTimer(
+      environment.requestTimeoutMs,
+      () => this.abort(new AgentError("deadline-exceeded", "the request did not arrive in time")),
+    );
+  }
+
+  /** Where an error that nobody foresaw goes. */
+  get log(): Logger {
+    return this.#environment.log;
+  }
+
+  /** Aborted when nobody waits for the answer any more; the reason is an {@linkcode AgentError}. */
+  get signal(): AbortSignal {
+    return this.#abort.signal;
+  }
+
+  /** Takes over the deadline that the client sent, on monotonic time. */
+  setDeadline(timeoutMs: number): void {
+    this.#deadline = this.#environment.clock.setTimer(
+      timeoutMs,
+      () => this.abort(new AgentError("deadline-exceeded", "Deadline exceeded")),
+    );
+  }
+
+  /** A handler has the call now: it answers, also when the call is aborted. */
+  attach(): void {
+    this.#attached = true;
+    this.#requestTimer?.cancel();
+  }
+
+  /**
+   * Ends the call's work. Where no handler has it yet, the answer goes out at once. A client that takes no
+   * answer (it does not read) loses its stream a moment later, so that nothing waits for it.
+   */
+  abort(reason: AgentError, code?: number): void {
+    if (this.#abort.signal.aborted || this.#closed) return;
+    this.#requestTimer?.cancel();
+    this.#deadline?.cancel();
+    this.#abort.abort(reason);
+    if (reason.kind === "cancelled") return;
+    if (!this.#attached) {
+      this.refuse(code ?? (reason.kind === "deadline-exceeded" ? 4 : 13), reason.message);
+    }
+    this.#deadline = this.#environment.clock.setTimer(RESET_AFTER_MS, () => {
+      if (!this.#closed) this.#stream.close(constants.NGHTTP2_CANCEL);
+    });
+  }
+
+  /** Answers with a status only, before any handler did; later answers of grpc-js go nowhere. */
+  refuse(code: number, message: string): void {
+    if (this.#responded || this.#closed || this.#stream.destroyed) return;
+    this.#stream.respond({
+      [constants.HTTP2_HEADER_STATUS]: 200,
+      [constants.HTTP2_HEADER_CONTENT_TYPE]: "application/grpc+proto",
+      "grpc-status": code,
+      "grpc-message": encodeURI(message.toWellFormed()),
+    }, { endStream: true });
+  }
+
+  /**
+   * Runs `cleanup` once if the call ends without its OK having been sent: cancelled, expired, failed, or
+   * the connection was lost. At once, if that is so already.
+   */
+  onUnanswered(cleanup: () => void): void {
+    if (this.#closed) {
+      if (!this.#answered) cleanup();
+    } else {
+      this.#cleanups.push(cleanup);
+    }
+  }
+
+  /** Runs `read` now, or once fewer than `limit` messages wait for the handler. */
+  paceRead(read: () => void, limit: number): void {
+    if (this.#unread < limit) read();
+    else this.#resumeReading = read;
+  }
+
+  /** One message more waits for the handler. */
+  messageQueued(): void {
+    this.#unread++;
+  }
+
+  /** The handler took a message. */
+  messageTaken(): void {
+    this.#unread--;
+    const read = this.#resumeReading;
+    this.#resumeReading = undefined;
+    read?.();
+  }
+
+  get #answered(): boolean {
+    return this.#code === OK && this.#stream.rstCode === constants.NGHTTP2_NO_ERROR;
+  }
+
+  /** Counts what is sent, notes the status, and puts the version on every response. */
+  #watchOutput(): void {
+    const stream = this.#stream;
+    const { respond, sendTrailers, write } = stream;
+    stream.respond = (headers, options) => {
+      if (this.#responded) return;
+      this.#responded = true;
+      this.#noteStatus(headers);
+      respond.call(stream, { ...headers, "ateenv-version": this.#environment.version }, options);
+    };
+    stream.sendTrailers = (trailers) => {
+      this.#noteStatus(trailers);
+      sendTrailers.call(stream, trailers);
+    };
+    stream.write = ((chunk: Uint8Array, ...rest: [never, never]) => {
+      this.#bytesOut += chunk.length;
+      return write.call(stream, chunk, ...rest);
+    }) as typeof stream.write;
+  }
+
+  #noteStatus(headers: object | undefined): void {
+    const code = (headers as Record<string, unknown> | undefined)?.["grpc-status"];
+    if (code !== undefined) this.#code = Number(code);
+  }
+
+  #finish(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#requestTimer?.cancel();
+    this.#deadline?.cancel();
+    const answered = this.#answered;
+    if (!answered) {
+      // An error that was sent in full leaves nobody to tell; everything else is a client that left.
+      if (!this.#abort.signal.aborted) this.#abort.abort(cancelledError());
+      for (const cleanup of this.#cleanups) cleanup();
+    }
+    const sent = this.#stream.rstCode === constants.NGHTTP2_NO_ERROR ? this.#code : undefined;
+    this.#environment.finished({
+      method: this.method,
+      code: sent ?? (this.#code === undefined || this.#code === OK ? CANCELLED : this.#code),
+      durationMs: this.#environment.clock.nowMs() - this.#startedMs,
+      bytesIn: this.framing.bytes,
+      bytesOut: this.#bytesOut,
+      peer: this.peer,
+      traceparent: this.#traceparent,
+    });
+  }
+}

@@ -1,0 +1,191 @@
+// What a service is made of: plain async functions, turned into grpc-js handlers.
+// Server only; must not import the domain. Back-pressure, cancellation and errors are settled here.
+import "./http2_guard.ts";
+import type {
+  handleClientStreamingCall,
+  handleServerStreamingCall,
+  handleUnaryCall,
+  Metadata,
+  sendUnaryData,
+  ServerDuplexStream,
+} from "@grpc/grpc-js";
+import { cancelledError } from "../errors.ts";
+import { callOf } from "./call_gate.ts";
+import type { ServerCall } from "./server_call.ts";
+import { statusOf } from "./status_answer.ts";
+
+/** What a handler may know of its call. */
+export interface CallContext {
+  /** Path of the method: `/package.Service/Method`. */
+  readonly method: string;
+  /** Address of the client, for the log only. */
+  readonly peer: string;
+  /** What the client sent along. */
+  readonly metadata: Metadata;
+  /**
+   * Aborted when the client cancels or is gone, or the deadline passes; the reason is an AgentError. The
+   * client has its answer by then, so a handler only has to stop.
+   */
+  readonly signal: AbortSignal;
+  /** Whether the call is over already, so that an answer would reach nobody. */
+  cancelledBeforeAnswer(): boolean;
+  /**
+   * Runs `cleanup` once if the call ends without its OK answer having been sent (cancelled, expired,
+   * failed, connection lost, also between the handler's return and the sending); at once if so already.
+   */
+  onUnanswered(cleanup: () => void): void;
+}
+
+/** Most bytes of messages handed to HTTP/2 and not taken by it yet, per call. */
+const MAX_UNSENT_BYTES = 1024 * 1024;
+/** What a message counts at least: bounds the number of small ones. */
+const MIN_WEIGHT_BYTES = 16 * 1024;
+
+function contextOf(call: ServerCall, metadata: Metadata): CallContext {
+  return {
+    method: call.method,
+    peer: call.peer,
+    metadata,
+    signal: call.signal,
+    cancelledBeforeAnswer: () => call.signal.aborted,
+    onUnanswered: (cleanup) => call.onUnanswered(cleanup),
+  };
+}
+
+/** Sends one answer: the handler's, or as soon as the call is aborted, the reason of that. */
+async function answerOnce<A>(
+  call: ServerCall,
+  send: sendUnaryData<A>,
+  handle: () => Promise<A> | A,
+): Promise<void> {
+  let sent = false;
+  const sendOnce = (error: unknown, answer?: A) => {
+    if (sent) return;
+    sent = true;
+    if (error === undefined) send(null, answer);
+    else send(statusOf(error, call));
+  };
+  const onAbort = () => sendOnce(call.signal.reason);
+  call.signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    call.signal.throwIfAborted();
+    const answer = await handle();
+    sendOnce(undefined, answer);
+  } catch (error) {
+    sendOnce(error);
+  } finally {
+    call.signal.removeEventListener("abort", onAbort);
+  }
+}
+
+/** A method with one request and one answer. */
+export function unary<Q, A>(
+  handle: (request: Q, context: CallContext) => Promise<A> | A,
+): handleUnaryCall<Q, A> {
+  return (grpcCall, send) => {
+    const call = callOf(grpcCall.metadata);
+    call.attach();
+    answerOnce(call, send, () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)));
+  };
+}
+
+/** A method with a stream of requests and one answer. The handler need not read them all. */
+export function clientStreaming<Q, A>(
+  handle: (requests: AsyncIterable<Q>, context: CallContext) => Promise<A> | A,
+): handleClientStreamingCall<Q, A> {
+  return (grpcCall, send) => {
+    const call = callOf(grpcCall.metadata);
+    call.attach();
+    const requests = readRequests(grpcCall as unknown as ServerDuplexStream<Q, A>, call);
+    answerOnce(call, send, () => handle(requests, contextOf(call, grpcCall.metadata)));
+  };
+}
+
+/**
+ * A method with one request and a stream of answers. `weigh` gives the bytes of a message: no more are
+ * produced while {@linkcode MAX_UNSENT_BYTES} wait for the client.
+ */
+export function serverStreaming<Q, A>(
+  handle: (request: Q, context: CallContext) => AsyncIterable<A>,
+  weigh: (message: A) => number = () => 0,
+): handleServerStreamingCall<Q, A> {
+  return (grpcCall) => {
+    const call = callOf(grpcCall.metadata);
+    call.attach();
+    sendAll(
+      call,
+      grpcCall,
+      () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)),
+      weigh,
+    );
+  };
+}
+
+/** The part of a grpc-js call that takes answers. */
+interface AnswerSink<A> {
+  write(message: A, sent: () => void): boolean;
+  end(): unknown;
+  emit(event: "error", error: unknown): boolean;
+}
+
+async function sendAll<A>(
+  call: ServerCall,
+  sink: AnswerSink<A>,
+  produce: () => AsyncIterable<A>,
+  weigh: (message: A) => number,
+): Promise<void> {
+  const { signal } = call;
+  let ended = false;
+  let unsentBytes = 0;
+  let wake: (() => void) | undefined;
+  const end = (error?: unknown) => {
+    if (ended) return;
+    ended = true;
+    if (error === undefined) sink.end();
+    else sink.emit("error", statusOf(error, call));
+  };
+  const onAbort = () => {
+    end(signal.reason);
+    wake?.();
+  };
+  signal.addEventListener("abort", onAbort, { once: true });
+  try {
+    signal.throwIfAborted();
+    for await (const message of produce()) {
+      if (signal.aborted) break;
+      const bytes = Math.max(weigh(message), MIN_WEIGHT_BYTES);
+      unsentBytes += bytes;
+      sink.write(message, () => {
+        unsentBytes -= bytes;
+        wake?.();
+      });
+      while (unsentBytes > MAX_UNSENT_BYTES && !signal.aborted) {
+        await new Promise<void>((resolve) => wake = resolve);
+        wake = undefined;
+      }
+      if (signal.aborted) break;
+    }
+    end();
+  } catch (error) {
+    end(error);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+  }
+}
+
+async function* readRequests<Q>(source: ServerDuplexStream<Q, unknown>, call: ServerCall) {
+  try {
+    for await (const request of source) {
+      call.messageTaken();
+      yield request as Q;
+    }
+  } catch (error) {
+    // grpc-js destroys the stream when the call is over: "premature close" says nothing more.
+    if (call.signal.aborted) throw call.signal.reason;
+    throw source.cancelled ? cancelledError() : error;
+  }
+  // A client may send the end of its stream just ahead of a reset: look again one turn later.
+  await new Promise<void>((resolve) => setImmediate(resolve));
+  call.signal.throwIfAborted();
+  if (source.cancelled) throw cancelledError();
+}
