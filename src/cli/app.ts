@@ -1,0 +1,215 @@
+// The command line: what can be typed, and which function it means. argv -> exit code.
+// Must not touch the process it runs in: everything goes through Stdio.
+import { Command, CommanderError, Option } from "npm:commander@15.1.0";
+import { VERSION } from "../version.ts";
+import { CliError, OUTPUT_CLOSED, OWN_FAILURE, toCliError, toJson, toLine } from "./failure.ts";
+import { cat, put } from "./file_commands.ts";
+import { health } from "./health.ts";
+import { collectVariable, parseDuration, parseMode, parseOffsets } from "./options.ts";
+import { kill, logs, start, status, wait } from "./process_commands.ts";
+import { run } from "./run.ts";
+import { DEFAULT_ADDRESS, Session, type TargetOptions } from "./session.ts";
+import { Interrupt, OutputClosed, type Stdio, writeText } from "./stdio.ts";
+
+/** Runs one command line; never throws, never exits. */
+export async function runApp(args: readonly string[], io: Stdio): Promise<number> {
+  const app = new App(io);
+  try {
+    return await app.run(args);
+  } catch (error) {
+    return await tell(error, wantsJson(args), io);
+  }
+}
+
+/** Looks at the words, not at what was parsed: a mistake in them is told in JSON too. */
+function wantsJson(args: readonly string[]): boolean {
+  const end = args.indexOf("--");
+  return args.slice(0, end === -1 ? args.length : end).includes("--json");
+}
+
+async function tell(error: unknown, json: boolean, io: Stdio): Promise<number> {
+  const reason: unknown = io.interrupt.reason;
+  if (io.interrupt.aborted) return reason instanceof Interrupt ? reason.exitCode : 130;
+  if (error instanceof OutputClosed) return OUTPUT_CLOSED;
+  const failure = toCliError(error);
+  try {
+    await writeText(io.stderr, json ? toJson(failure) : toLine(failure));
+  } catch {
+    // Nobody reads it; the exit code still tells.
+  }
+  return failure.exitCode;
+}
+
+class App {
+  readonly #io: Stdio;
+  #exitCode = 0;
+  #help = "";
+
+  constructor(io: Stdio) {
+    this.#io = io;
+  }
+
+  async run(args: readonly string[]): Promise<number> {
+    const program = this.#program();
+    try {
+      await program.parseAsync([...args], { from: "user" });
+    } catch (error) {
+      if (!(error instanceof CommanderError)) throw error;
+      if (error.exitCode !== 0) throw toUsageError(error);
+      await writeText(this.#io.stdout, this.#help);
+      return 0;
+    }
+    return this.#exitCode;
+  }
+
+  #program(): Command {
+    const program = this.#configure(new Command("ateenv"))
+      .description("Run commands and move files in a sandbox, through its agent (ateenvd).")
+      .version(VERSION, "--version", "print the version")
+      .helpCommand("help [command]", "explain a command")
+      .usage("[options] <command>")
+      .addHelpText("after", EXAMPLES);
+    this.#addTargetOptions(program);
+
+    this.#command(
+      program,
+      "run",
+      "run a command, with its output and exit code as if it were local",
+    )
+      .argument("<command...>", "program and arguments; no shell is involved")
+      .option("--cwd <dir>", "working directory, relative to the workspace")
+      .option("--env <NAME=value>", "set a variable; may be given again", collectVariable)
+      .option("--timeout <duration>", "kill it after this long, and exit 124", parseDuration)
+      .passThroughOptions()
+      .addHelpText("after", RUN_HELP)
+      .action(this.#action((session, argv: string[], options) => run(session, argv, options)));
+
+    this.#command(program, "start", "start a command in the background and print its id")
+      .argument("<command...>", "program and arguments; no shell is involved")
+      .option("--cwd <dir>", "working directory, relative to the workspace")
+      .option("--env <NAME=value>", "set a variable; may be given again", collectVariable)
+      .passThroughOptions()
+      .addHelpText("after", "\nExample:\n  id=$(ateenv start -- make -j4); ateenv logs -f $id")
+      .action(this.#action((session, argv: string[], options) => start(session, argv, options)));
+
+    this.#command(program, "status", "print the state of a process")
+      .argument("<id>")
+      .addHelpText("after", "\nExample:\n  ateenv status --json $id | jq -r .status")
+      .action(this.#action((session, id: string) => status(session, id)));
+
+    this.#command(program, "logs", "print the output of a process, stdout and stderr apart")
+      .argument("<id>")
+      .option("-f, --follow", "go on until the process has finished")
+      .option(
+        "--since-offset <bytes>",
+        "leave out this many bytes of each stream, or of stdout,stderr",
+        parseOffsets,
+      )
+      .addOption(
+        new Option("--only <stream>", "one stream only").choices(["stdout", "stderr"]),
+      )
+      .addHelpText("after", "\nExample:\n  ateenv logs -f --since-offset 4096 $id > build.log")
+      .action(this.#action((session, id: string, options) => logs(session, id, options)));
+
+    this.#command(program, "wait", "wait for a process to finish, and exit with its code")
+      .argument("<id>")
+      .addHelpText("after", "\nExample:\n  ateenv wait $id || ateenv logs --only stderr $id")
+      .action(this.#action((session, id: string) => wait(session, id)));
+
+    this.#command(program, "kill", "kill a process and all of its descendants")
+      .argument("<id>")
+      .addHelpText("after", "\nExample:\n  ateenv kill $id")
+      .action(this.#action((session, id: string) => kill(session, id)));
+
+    this.#command(program, "cat", "print files of the sandbox")
+      .argument("<path...>")
+      .addHelpText("after", "\nExample:\n  ateenv cat build/report.xml | xmllint --format -")
+      .action(this.#action((session, paths: string[]) => cat(session, paths)));
+
+    this.#command(program, "put", "write a local file, or stdin for -, to a file of the sandbox")
+      .argument("<local>", "a file, or - for stdin")
+      .argument("<remote>", "a path in the sandbox")
+      .option("--mode <octal>", "permission bits", parseMode)
+      .addHelpText("after", "\nExample:\n  git diff | ateenv put - :change.patch")
+      .action(
+        this.#action((session, local: string, remote: string, options) =>
+          put(session, local, remote, options)
+        ),
+      );
+
+    this.#command(program, "health", "ask whether the agent is ready: exit code 0 or 1, no token")
+      .addHelpText("after", "\nExample:\n  until ateenv health; do sleep 0.1; done")
+      .action(this.#action((session) => health(session)));
+    return program;
+  }
+
+  #command(program: Command, name: string, description: string): Command {
+    const command = this.#configure(program.command(name)).description(description);
+    this.#addTargetOptions(command);
+    return command;
+  }
+
+  #configure(command: Command): Command {
+    return command
+      .exitOverride()
+      .enablePositionalOptions()
+      .showSuggestionAfterError()
+      .configureOutput({
+        writeOut: (text) => void (this.#help += text),
+        // Usage errors are told like all others, once, by `tell`.
+        writeErr: () => {},
+        getOutHelpWidth: () => this.#io.stdout.columns ?? 80,
+        getOutHasColors: () => false,
+        getErrHasColors: () => false,
+      });
+  }
+
+  #addTargetOptions(command: Command): void {
+    command.optionsGroup("The agent:")
+      .option("--address <address>", `host:port, https://host:port or unix:/path (ATEENV_ADDRESS)`)
+      .option("--token-file <path>", "file with the agent's token (ATEENV_TOKEN_FILE)")
+      .option("--tls-ca <path>", "PEM file: use TLS, trust this authority (ATEENV_TLS_CA)")
+      .option("--tls-cert <path>", "PEM file: client certificate")
+      .option("--tls-key <path>", "PEM file: its key")
+      .optionsGroup("Options:")
+      .option("--json", "answer, and fail, in JSON");
+  }
+
+  /** A commander action that gets a session and whose result is the exit code. */
+  // deno-lint-ignore no-explicit-any
+  #action(action: (session: Session, ...args: any[]) => Promise<number>) {
+    return async (...args: unknown[]) => {
+      const command = args.pop() as Command;
+      const options = command.optsWithGlobals<TargetOptions>();
+      this.#exitCode = await action(new Session(this.#io, options), ...args);
+    };
+  }
+}
+
+function toUsageError(error: CommanderError): CliError {
+  const message = error.message.replace(/^error: /, "");
+  return new CliError(message === "(outputHelp)" ? "no command given" : message, {
+    advice: "see `ateenv --help`",
+    exitCode: OWN_FAILURE,
+  });
+}
+
+const EXAMPLES = `
+Without --address and ATEENV_ADDRESS the agent is at ${DEFAULT_ADDRESS}.
+
+Examples:
+  ateenv run -- sh -c 'echo hi; exit 3'
+  ateenv put ./input.csv :data/input.csv
+  ateenv cat data/output.csv
+  id=$(ateenv start -- make test); ateenv logs -f $id; ateenv wait $id
+
+Exit codes: those of the command for run and wait; 124 timeout, 125 failure of ateenv itself,
+130 Ctrl-C.`;
+
+const RUN_HELP = `
+Ctrl-C kills the command with all of its descendants. Standard input is not passed on.
+
+Examples:
+  ateenv run -- python3 -c 'print(6 * 7)'
+  ateenv run --cwd repo --env CI=1 --timeout 5m -- make test
+  ateenv run -- sh -c 'ls | wc -l'`;

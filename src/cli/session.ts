@@ -1,0 +1,101 @@
+// What every command gets: the agent that is meant, the standard streams, and how to answer.
+import { parseAddress } from "../client/address.ts";
+import type { AteenvClient } from "../client/client.ts";
+import { connect } from "../client/connect.ts";
+import type { TlsFiles } from "../client/readyz.ts";
+import { CliError } from "./failure.ts";
+import { type Stdio, writeText } from "./stdio.ts";
+
+/** Options that every command takes. */
+export interface TargetOptions {
+  readonly address?: string;
+  readonly tokenFile?: string;
+  readonly tlsCa?: string;
+  readonly tlsCert?: string;
+  readonly tlsKey?: string;
+  readonly json?: boolean;
+}
+
+/** Where an agent listens unless it is told otherwise. */
+export const DEFAULT_ADDRESS = "127.0.0.1:8080";
+
+/** A person waits: a wrong address must show in less than two seconds. */
+const CONNECT_TIMEOUT_MS = 1_500;
+
+/** One run of the CLI. */
+export class Session {
+  readonly io: Stdio;
+  readonly #options: TargetOptions;
+
+  constructor(io: Stdio, options: TargetOptions) {
+    this.io = io;
+    this.#options = options;
+  }
+
+  get json(): boolean {
+    return this.#options.json === true;
+  }
+
+  get address(): string {
+    return this.#options.address ?? this.io.env("ATEENV_ADDRESS") ?? DEFAULT_ADDRESS;
+  }
+
+  /** Token file by option or variable. */
+  get tokenFile(): string | undefined {
+    return this.#options.tokenFile ?? nonEmpty(this.io.env("ATEENV_TOKEN_FILE"));
+  }
+
+  /** The address as a place, with what TLS needs. @throws {CliError} */
+  async target() {
+    const tls = await this.#tls();
+    return { address: parseAddress(this.address, tls !== undefined), tls: tls ?? {} };
+  }
+
+  /** @throws {AteenvError} `unavailable` within two seconds if nobody answers. */
+  async connect(): Promise<AteenvClient> {
+    const tls = await this.#tls();
+    const tokenFile = this.tokenFile;
+    return await connect(this.address, {
+      connectTimeoutMs: CONNECT_TIMEOUT_MS,
+      signal: this.io.interrupt,
+      ...(tokenFile === undefined ? {} : { tokenFile }),
+      ...(tls === undefined ? {} : { tls }),
+    });
+  }
+
+  /** The answer of a command, for a program or for a person. */
+  async answer(value: unknown, text: string): Promise<void> {
+    await writeText(this.io.stdout, this.json ? JSON.stringify(value) + "\n" : text);
+  }
+
+  /** A remark that is not the answer. */
+  async note(text: string): Promise<void> {
+    await writeText(this.io.stderr, `ateenv: ${text}\n`);
+  }
+
+  async #tls(): Promise<TlsFiles | undefined> {
+    const ca = this.#options.tlsCa ?? nonEmpty(this.io.env("ATEENV_TLS_CA"));
+    const { tlsCert: cert, tlsKey: key } = this.#options;
+    if ((cert === undefined) !== (key === undefined)) {
+      throw new CliError("a client certificate needs both --tls-cert and --tls-key");
+    }
+    if (ca === undefined && cert === undefined) return undefined;
+    const [caPem, certPem, keyPem] = await Promise.all([ca, cert, key].map(readPem));
+    return { ca: caPem, cert: certPem, key: keyPem };
+  }
+}
+
+function nonEmpty(text: string | undefined): string | undefined {
+  return text === "" ? undefined : text;
+}
+
+async function readPem(path: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return undefined;
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    throw new CliError(`cannot read ${JSON.stringify(path)}: ${(error as Error).message}`, {
+      cause: error,
+    });
+  }
+}
