@@ -5,12 +5,23 @@ import {
   type DescMethod,
   fromBinary,
   type MessageShape,
-  toBinary,
 } from "@bufbuild/protobuf";
 import type { GenService, GenServiceMethods } from "@bufbuild/protobuf/codegenv2";
 import type { MethodDefinition } from "@grpc/grpc-js";
-import { FileSystemService, ProcessService } from "../../gen/ateenv/v1alpha/guest_pb.ts";
+import {
+  FileChunkSchema,
+  FileSystemService,
+  OutputChunkSchema,
+  ProcessService,
+  WriteFileRequestSchema,
+} from "../../gen/ateenv/v1alpha/guest_pb.ts";
 import { Health } from "../../gen/grpc/health/v1/health_pb.ts";
+import {
+  encodeByReflection,
+  encodeFileChunk,
+  encodeOutputChunk,
+  encodeWriteFileRequest,
+} from "./bytes_codec.ts";
 
 /** A grpc-js service definition whose methods keep the message types of the protobuf descriptor. */
 export type ServiceDefinitionOf<T extends GenServiceMethods> = {
@@ -26,19 +37,29 @@ export interface Codec<T> {
   deserialize(bytes: Uint8Array): T;
 }
 
-function reflectCodec<D extends DescMessage>(schema: D): Codec<MessageShape<D>> {
+type Serialize = (message: unknown) => Buffer;
+
+/** Messages that carry bytes have an encoder of their own. */
+const FAST_ENCODERS: ReadonlyMap<DescMessage, Serialize> = new Map<DescMessage, Serialize>([
+  [FileChunkSchema, encodeFileChunk.bind(undefined, FileChunkSchema) as Serialize],
+  [OutputChunkSchema, encodeOutputChunk.bind(undefined, OutputChunkSchema) as Serialize],
+  [
+    WriteFileRequestSchema,
+    encodeWriteFileRequest.bind(undefined, WriteFileRequestSchema) as Serialize,
+  ],
+]);
+
+/** The codec of a message type. Decoded bytes fields are views of the input, which must not change. */
+export function codecOf<D extends DescMessage>(schema: D): Codec<MessageShape<D>> {
   return {
-    serialize(message) {
-      const bytes = toBinary(schema, message);
-      return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    },
+    serialize: FAST_ENCODERS.get(schema) ?? ((message) => encodeByReflection(schema, message)),
     deserialize: (bytes) => fromBinary(schema, bytes),
   };
 }
 
 function methodDefinition(method: DescMethod): MethodDefinition<unknown, unknown> {
-  const input = reflectCodec(method.input);
-  const output = reflectCodec(method.output);
+  const input = codecOf(method.input);
+  const output = codecOf(method.output);
   return {
     path: `/${method.parent.typeName}/${method.name}`,
     originalName: method.localName,
