@@ -1,0 +1,243 @@
+// Replacing a file by uploaded content: all of it or nothing.
+// Must not decide which file is meant: that is resolve.ts.
+import fs from "node:fs";
+import { AgentError, cancelledError, osErrorCode } from "../errors.ts";
+import { fileError, refused } from "./file_error.ts";
+import { joinPath } from "./path_policy.ts";
+import type { PinnedDirectory } from "./pinned_directory.ts";
+import { describeKind } from "./read_file.ts";
+import { ChangedMeanwhile, type Resolver, type WorkspacePath } from "./resolve.ts";
+import { Interruption, receiveInto } from "./receive.ts";
+import type { TemporaryFile, TemporaryFiles } from "./temporary_file.ts";
+
+const MAX_MODE = 0o7777;
+const NEW_FILE_MODE = 0o644;
+const NEW_DIRECTORY_MODE = 0o755;
+const SETGID = 0o2000;
+const SETID = 0o6000;
+
+/** What a write needs beside its arguments. */
+export interface WriteContext {
+  readonly resolver: Resolver;
+  readonly temporaryFiles: TemporaryFiles;
+  /** Whether content, file and directory are on stable storage when the call returns. */
+  readonly fsync: boolean;
+}
+
+/**
+ * Replaces or creates the file that `requested` means by the bytes of `source`; returns how many they were.
+ * Until the last moment nothing of it shows: missing directories are made and the mode and owner of the
+ * old file are looked at right before the rename.
+ *
+ * @param mode 0: a new file gets 0644, an existing one keeps its mode; else exactly this mode.
+ * @throws {AgentError} as in the contract's table; cancelled when `signal` is aborted before the rename.
+ */
+export async function writeFile(
+  context: WriteContext,
+  requested: string,
+  mode: number,
+  source: AsyncIterable<Uint8Array>,
+  signal: AbortSignal,
+): Promise<number> {
+  if (!Number.isInteger(mode) || mode < 0 || mode > MAX_MODE) {
+    throw new AgentError("invalid-argument", "file mode cannot be greater than 07777");
+  }
+  if (signal.aborted) throw cancelledError();
+  const { resolver, temporaryFiles, fsync } = context;
+  try {
+    using temporary = resolver.withPath(requested, "write", (path) => {
+      requireReplaceable(path);
+      return temporaryFiles.create(path.directory);
+    });
+    using interruption = new Interruption(signal);
+    const bytes = await receiveInto(temporary.file, source, interruption);
+    if (fsync) await interruption.race(temporary.file.sync());
+    // A reset that came right behind the end of the stream is in a later turn of the event loop.
+    await new Promise((resolve) => setImmediate(resolve));
+    if (signal.aborted) throw cancelledError();
+    const directory = resolver.withPath(requested, "write", (path) => {
+      return place(resolver, temporary, path, mode, fsync);
+    });
+    if (directory !== undefined) await syncDirectory(directory);
+    return bytes;
+  } catch (error) {
+    throw fileError(error, "write", requested);
+  }
+}
+
+/** What rename(2) cannot replace, and what nobody would want it to. */
+function requireReplaceable(path: WorkspacePath): void {
+  const { info, requested } = path;
+  if (info !== undefined && !info.isFile) throw refused("write", requested, describeKind(info));
+}
+
+/**
+ * Gives the finished file its directories, owner and mode, and its name. Synchronous from the look at the old
+ * file to the rename: no other call of this agent comes in between. Returns a descriptor of the directory
+ * if it is to be synced.
+ */
+function place(
+  resolver: Resolver,
+  temporary: TemporaryFile,
+  path: WorkspacePath,
+  mode: number,
+  fsync: boolean,
+): number | undefined {
+  requireReplaceable(path);
+  const made = new MadeDirectories(resolver, path);
+  try {
+    const directory = made.innermost;
+    setOwnerAndMode(temporary, path, directory, mode);
+    const fd = fsync ? fs.openSync(directory.path, fs.constants.O_RDONLY) : undefined;
+    try {
+      temporary.placeAt(directory.child(path.name));
+    } catch (error) {
+      if (fd !== undefined) fs.closeSync(fd);
+      throw renameError(error, path);
+    }
+    made.keep();
+    return fd;
+  } finally {
+    made[Symbol.dispose]();
+  }
+}
+
+function renameError(error: unknown, path: WorkspacePath): unknown {
+  switch (osErrorCode(error)) {
+    case "ENOENT": // The directory was removed since it was opened.
+    case "EISDIR": // A directory has come since the look.
+      return new ChangedMeanwhile("the target was exchanged", { cause: error });
+    case "EXDEV":
+      return refused("write", path.requested, "its directory has moved to another file system");
+  }
+  return error;
+}
+
+/** The directories of one upload that were not there. Disposing removes them again unless they are kept. */
+class MadeDirectories implements Disposable {
+  readonly #opened: PinnedDirectory[] = [];
+  readonly #made: string[] = [];
+  readonly #base: PinnedDirectory;
+
+  constructor(resolver: Resolver, path: WorkspacePath) {
+    this.#base = path.directory;
+    let real = path.realDirectory;
+    try {
+      for (const name of path.missing) {
+        real = joinPath(real, name);
+        this.#make(resolver, name, real);
+      }
+    } catch (error) {
+      this[Symbol.dispose]();
+      throw error;
+    }
+  }
+
+  get innermost(): PinnedDirectory {
+    return this.#opened.at(-1) ?? this.#base;
+  }
+
+  #make(resolver: Resolver, name: string, expected: string): void {
+    const path = this.innermost.child(name);
+    try {
+      Deno.mkdirSync(path, { mode: NEW_DIRECTORY_MODE });
+    } catch (error) {
+      // Somebody was faster, or its parent is gone: the next attempt sees what there is now.
+      const code = osErrorCode(error);
+      if (code !== "EEXIST" && code !== "ENOENT") throw error;
+      throw new ChangedMeanwhile("a directory has come or gone", { cause: error });
+    }
+    this.#made.push(path);
+    const directory = resolver.pinner.openDirectory(path);
+    this.#opened.push(directory);
+    if (directory.realPath() !== expected) throw new ChangedMeanwhile();
+    // Through the descriptor, not the name: chmod follows symlinks. A directory with setgid hands that on.
+    const { mode } = Deno.statSync(directory.path);
+    const wanted = NEW_DIRECTORY_MODE | (mode! & SETGID);
+    if ((mode! & MAX_MODE) !== wanted) Deno.chmodSync(directory.path, wanted);
+  }
+
+  /** From now on they stay. */
+  keep(): void {
+    this.#made.length = 0;
+  }
+
+  [Symbol.dispose](): void {
+    for (const path of this.#made.toReversed()) {
+      try {
+        Deno.removeSync(path); // rmdir: what somebody has put something into stays.
+      } catch {
+        break;
+      }
+    }
+    for (const directory of this.#opened) directory[Symbol.dispose]();
+    this.#opened.length = 0;
+  }
+}
+
+/** Makes owner and mode of the temporary file those that its target is to have. */
+function setOwnerAndMode(
+  temporary: TemporaryFile,
+  path: WorkspacePath,
+  directory: PinnedDirectory,
+  mode: number,
+): void {
+  const old = path.info;
+  const own = temporary.file.statSync();
+  // chown before chmod: it takes the setuid and setgid bits away.
+  const hasOwner = old === undefined
+    ? inheritGroup(temporary, directory, own)
+    : keepOwner(temporary, old, own);
+  let wanted = mode;
+  if (mode === 0) {
+    wanted = old === undefined ? NEW_FILE_MODE : old.mode! & MAX_MODE;
+    // Bits that lend the rights of an owner must not lend those of another one.
+    if (!hasOwner) wanted &= ~SETID;
+  }
+  if (hasMode(temporary, wanted)) return;
+  try {
+    Deno.chmodSync(temporary.path, wanted);
+  } catch (error) {
+    // File systems without modes (FAT, some network ones) refuse: fine where nobody has asked for one.
+    if (mode !== 0) throw error;
+  }
+}
+
+function hasMode(temporary: TemporaryFile, wanted: number): boolean {
+  return (temporary.file.statSync().mode! & MAX_MODE) === wanted;
+}
+
+/** Gives the file the owner and group of the old one where the agent may. */
+function keepOwner(temporary: TemporaryFile, old: Deno.FileInfo, own: Deno.FileInfo): boolean {
+  if (old.uid === own.uid && old.gid === own.gid) return true;
+  if (tryChown(temporary, old.uid, old.gid)) return true;
+  if (old.gid !== own.gid) tryChown(temporary, null, old.gid);
+  return false;
+}
+
+/** A new file in a directory with setgid gets that directory's group, as if it had been made there. */
+function inheritGroup(
+  temporary: TemporaryFile,
+  directory: PinnedDirectory,
+  own: Deno.FileInfo,
+): boolean {
+  const { mode, gid } = Deno.statSync(directory.path);
+  if ((mode! & SETGID) !== 0 && gid !== own.gid) tryChown(temporary, null, gid);
+  return true;
+}
+
+function tryChown(temporary: TemporaryFile, uid: number | null, gid: number | null): boolean {
+  try {
+    Deno.chownSync(temporary.path, uid, gid);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Syncs a directory, so that a rename in it is on stable storage, and closes it. */
+function syncDirectory(fd: number): Promise<void> {
+  return new Promise<void>((resolve, reject) => {
+    fs.fsync(fd, (error) => error ? reject(error) : resolve());
+  }).finally(() => fs.closeSync(fd));
+}
