@@ -127,6 +127,8 @@ export class SpoolStore {
   }
 
   #adopt(spool: ProcessSpool, owner: SpoolOwner): ProcessSpool {
+    // What is recovered is not held against the limit before the order of finishes is known.
+    this.#bytes += spool.bytes;
     this.#owners.set(spool, owner);
     this.#running.add(spool);
     return spool;

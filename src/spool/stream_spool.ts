@@ -31,7 +31,7 @@ export interface StreamSpoolOptions {
   readonly logger: Logger;
   readonly change: ChangeSignal;
   readonly budget: TailBudget;
-  /** Told of each change of the bytes kept. May call {@linkcode StreamSpool.dropOldest}. */
+  /** Told of each change of the bytes kept, recovered ones excepted. May call {@linkcode StreamSpool.dropOldest}. */
   readonly onBytes: (change: number) => void;
   /** The error for an offset of this stream that is not kept any more. */
   readonly outOfRange: (source: OutputSource, offset: number) => AgentError;
@@ -73,7 +73,6 @@ export class StreamSpool implements TailHolder {
     this.#written = recovered.at(-1)?.end ?? 0;
     this.#tail = new LiveTail(options.budget, this.#written);
     this.#ended = options.recovered !== undefined;
-    if (this.bytes > 0) options.onBytes(this.bytes);
   }
 
   /** Offset of the oldest byte that is kept; the end where nothing is. Only ever grows. */
