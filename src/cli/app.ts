@@ -2,6 +2,8 @@
 // Must not touch the process it runs in: everything goes through Stdio.
 import { Command, CommanderError, Option } from "npm:commander@15.1.0";
 import { VERSION } from "../version.ts";
+import { copy } from "./copy.ts";
+import { doctor } from "./doctor.ts";
 import { CliError, OUTPUT_CLOSED, OWN_FAILURE, toCliError, toJson, toLine } from "./failure.ts";
 import { cat, put } from "./file_commands.ts";
 import { health } from "./health.ts";
@@ -121,6 +123,17 @@ class App {
       .addHelpText("after", "\nExample:\n  ateenv kill $id")
       .action(this.#action((session, id: string) => kill(session, id)));
 
+    this.#command(program, "cp", "copy a file or directory; a leading colon means the sandbox")
+      .argument("<from>")
+      .argument("<to>")
+      .option("--skip-links", "leave out links that lead out of a copied directory")
+      .addHelpText("after", COPY_HELP)
+      .action(
+        this.#action((session, from: string, to: string, options) =>
+          copy(session, from, to, options)
+        ),
+      );
+
     this.#command(program, "cat", "print files of the sandbox")
       .argument("<path...>")
       .addHelpText("after", "\nExample:\n  ateenv cat build/report.xml | xmllint --format -")
@@ -140,6 +153,10 @@ class App {
     this.#command(program, "health", "ask whether the agent is ready: exit code 0 or 1, no token")
       .addHelpText("after", "\nExample:\n  until ateenv health; do sleep 0.1; done")
       .action(this.#action((session) => health(session)));
+
+    this.#command(program, "doctor", "try everything that has to work, one line each")
+      .addHelpText("after", "\nExample:\n  ateenv doctor --address sandbox.example:8080")
+      .action(this.#action((session) => doctor(session)));
     return program;
   }
 
@@ -199,8 +216,8 @@ Without --address and ATEENV_ADDRESS the agent is at ${DEFAULT_ADDRESS}.
 
 Examples:
   ateenv run -- sh -c 'echo hi; exit 3'
-  ateenv put ./input.csv :data/input.csv
-  ateenv cat data/output.csv
+  ateenv cp ./repo :repo
+  ateenv cp :repo/build/report.html .
   id=$(ateenv start -- make test); ateenv logs -f $id; ateenv wait $id
 
 Exit codes: those of the command for run and wait; 124 timeout, 125 failure of ateenv itself,
@@ -213,3 +230,12 @@ Examples:
   ateenv run -- python3 -c 'print(6 * 7)'
   ateenv run --cwd repo --env CI=1 --timeout 5m -- make test
   ateenv run -- sh -c 'ls | wc -l'`;
+
+const COPY_HELP = `
+Permission bits are kept. Directories need tar and stat in the sandbox. Copied files replace others
+whole or not at all; a directory that exists is merged into.
+
+Examples:
+  ateenv cp ./repo :repo
+  ateenv cp :repo/dist ./dist
+  ateenv cp ./model.bin :models/`;
