@@ -8,9 +8,11 @@ import { ChangedMeanwhile, type Resolver, type WorkspacePath } from "./resolve.t
 
 /**
  * O_NONBLOCK: a FIFO that took the file's place after the look cannot hold up the agent. O_NOCTTY: nor can
- * a terminal become its controlling one.
+ * a terminal become its controlling one. O_NOFOLLOW counts only where Deno has all permissions and hands
+ * the path to the kernel as it is; with scoped ones it follows links first (see Pinner).
  */
-const READ_FLAGS = fs.constants.O_RDONLY | fs.constants.O_NONBLOCK | fs.constants.O_NOCTTY;
+const READ_FLAGS = fs.constants.O_RDONLY | fs.constants.O_NONBLOCK | fs.constants.O_NOCTTY |
+  fs.constants.O_NOFOLLOW;
 
 /** The kernel transfers whole pages; a buffer of one more than the size sees the end at once. */
 const PAGE_BYTES = 4096;

@@ -53,6 +53,8 @@ interface Position {
   directory: PinnedDirectory | undefined;
   /** Names below `path` that do not exist. */
   missing: string[];
+  /** The path has left, by `..`, a directory that does not exist: a read finds nothing any more. */
+  hasGap: boolean;
 }
 
 /** Turns requests' paths into {@linkcode WorkspacePath}s. Keeps nothing from call to call. */
@@ -108,7 +110,7 @@ export class Resolver {
           return this.#found(
             parsed,
             access,
-            { path: real, directory, missing: [] },
+            { path: real, directory, missing: [], hasGap: false },
             name,
             info,
           );
@@ -129,7 +131,7 @@ export class Resolver {
    */
   #walk(parsed: ParsedPath, access: Access): WorkspacePath {
     const rest = parsed.components.toReversed();
-    const at: Position = { path: "/", directory: undefined, missing: [] };
+    const at: Position = { path: "/", directory: undefined, missing: [], hasGap: false };
     let meansDirectory = parsed.meansDirectory;
     let linksLeft = MAX_LINKS;
     try {
@@ -138,7 +140,7 @@ export class Resolver {
         const name = rest.pop();
         if (name === undefined) return this.#endInDirectory(parsed, at, access);
         if (name === "..") {
-          if (at.missing.length > 0) at.missing.pop();
+          if (at.missing.pop() !== undefined) at.hasGap = true;
           else this.#moveTo(at, parentPath(at.path), access);
           continue;
         }
@@ -218,7 +220,7 @@ export class Resolver {
 
   #endInDirectory(parsed: ParsedPath, at: Position, access: Access): never {
     if (at.directory === undefined) throw this.policy.refusal(parsed.requested);
-    if (at.missing.length > 0 && access === "read") throw notFound(parsed.requested);
+    if (isNowhere(at, access)) throw notFound(parsed.requested);
     throw refused(access, parsed.requested, "it is a directory");
   }
 
@@ -230,7 +232,7 @@ export class Resolver {
     info: Deno.FileInfo | undefined,
     meansDirectory: boolean,
   ): WorkspacePath {
-    if (access === "read" && at.missing.length > 0) throw notFound(parsed.requested);
+    if (isNowhere(at, access)) throw notFound(parsed.requested);
     if (meansDirectory) {
       if (info !== undefined && !info.isDirectory) {
         throw refused(access, parsed.requested, "a component of the path is not a directory");
@@ -315,6 +317,11 @@ function changedOr(error: unknown): unknown {
       code === "NotCapable"
     ? new ChangedMeanwhile("a component of the path was exchanged", { cause: error })
     : error;
+}
+
+/** A read needs all directories that its path names; a write makes those that are missing. */
+function isNowhere(at: Position, access: Access): boolean {
+  return access === "read" && (at.missing.length > 0 || at.hasGap);
 }
 
 function notFound(requested: string): AgentError {

@@ -183,18 +183,26 @@ function setOwnerAndMode(
   mode: number,
 ): void {
   const old = path.info;
-  const own = temporary.file.statSync();
-  // chown before chmod: it takes the setuid and setgid bits away.
-  const hasOwner = old === undefined
-    ? inheritGroup(temporary, directory, own)
-    : keepOwner(temporary, old, own);
+  let own = temporary.file.statSync();
+  let ownerIsKept = true;
+  if (old === undefined) {
+    // A directory with setgid hands its group on to what is made in it.
+    const above = Deno.statSync(directory.path);
+    const gid = (above.mode! & SETGID) === 0 ? own.gid : above.gid;
+    if (gid !== own.gid) tryChown(temporary, null, gid);
+  } else if (old.uid !== own.uid || old.gid !== own.gid) {
+    ownerIsKept = tryChown(temporary, old.uid, old.gid);
+    if (!ownerIsKept && old.gid !== own.gid) tryChown(temporary, null, old.gid);
+    own = temporary.file.statSync();
+  }
   let wanted = mode;
   if (mode === 0) {
     wanted = old === undefined ? NEW_FILE_MODE : old.mode! & MAX_MODE;
     // Bits that lend the rights of an owner must not lend those of another one.
-    if (!hasOwner) wanted &= ~SETID;
+    if (!ownerIsKept) wanted &= ~SETID;
   }
-  if (hasMode(temporary, wanted)) return;
+  // After chown, which takes the setuid and setgid bits away.
+  if ((own.mode! & MAX_MODE) === wanted) return;
   try {
     Deno.chmodSync(temporary.path, wanted);
   } catch (error) {
@@ -203,29 +211,7 @@ function setOwnerAndMode(
   }
 }
 
-function hasMode(temporary: TemporaryFile, wanted: number): boolean {
-  return (temporary.file.statSync().mode! & MAX_MODE) === wanted;
-}
-
-/** Gives the file the owner and group of the old one where the agent may. */
-function keepOwner(temporary: TemporaryFile, old: Deno.FileInfo, own: Deno.FileInfo): boolean {
-  if (old.uid === own.uid && old.gid === own.gid) return true;
-  if (tryChown(temporary, old.uid, old.gid)) return true;
-  if (old.gid !== own.gid) tryChown(temporary, null, old.gid);
-  return false;
-}
-
-/** A new file in a directory with setgid gets that directory's group, as if it had been made there. */
-function inheritGroup(
-  temporary: TemporaryFile,
-  directory: PinnedDirectory,
-  own: Deno.FileInfo,
-): boolean {
-  const { mode, gid } = Deno.statSync(directory.path);
-  if ((mode! & SETGID) !== 0 && gid !== own.gid) tryChown(temporary, null, gid);
-  return true;
-}
-
+/** Changes the owner where the agent may; whether it did. */
 function tryChown(temporary: TemporaryFile, uid: number | null, gid: number | null): boolean {
   try {
     Deno.chownSync(temporary.path, uid, gid);
