@@ -3,6 +3,7 @@
 import { type AgentConfig, helpText, parseConfig } from "./config.ts";
 import { takeEnvironment } from "./environment.ts";
 import { createLogger, errorFields } from "./log.ts";
+import { giveUpPermissions, warnIfUnconfined } from "./permissions.ts";
 import { isAtLeast, MIN_DENO_VERSION, VERSION } from "./version.ts";
 
 /** Exit code for a command line or an environment that cannot be served. */
@@ -18,6 +19,7 @@ function fail(...lines: string[]): never {
 async function serve(config: AgentConfig): Promise<number> {
   const log = createLogger(config.logLevel);
   takeEnvironment(config, log);
+  warnIfUnconfined(log);
   // Loaded here, so that --help and a mistake in the settings answer at once.
   const { createAgent } = await import("./agent.ts");
   let agent;
@@ -27,6 +29,7 @@ async function serve(config: AgentConfig): Promise<number> {
     log.error("the agent cannot start", errorFields(error));
     return 1;
   }
+  giveUpPermissions();
   const { promise: stopped, resolve } = Promise.withResolvers<number>();
   let firstSignalMs: number | undefined;
   const stop = (signal: Deno.Signal) => {

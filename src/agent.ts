@@ -1,0 +1,220 @@
+// The composition root: one agent out of one config. Used by main and by tests.
+// The only place that knows all rooms; holds no logic of theirs.
+import { type Clock, systemClock } from "./clock.ts";
+import type { AgentConfig } from "./config.ts";
+import { AgentError } from "./errors.ts";
+import type { Logger } from "./log.ts";
+import { createDenoSpawner } from "./process/deno_spawner.ts";
+import { defaultMaxProcesses, ProcessTable } from "./process/process_table.ts";
+import { openStateDir, type StateDir } from "./process/state_dir.ts";
+import { fileSystemHandlers } from "./rpc/file_system_service.ts";
+import type { Gauge } from "./rpc/metrics.ts";
+import { processHandlers } from "./rpc/process_service.ts";
+import { type AgentServer, createServer, formatAddress, type ServiceEntry } from "./rpc/server.ts";
+import { VERSION } from "./version.ts";
+import { fileSystemServiceDefinition, processServiceDefinition } from "./wire/definitions.ts";
+import { Workspace } from "./workspace/workspace.ts";
+
+/** Descriptors assumed where start.sh could not tell the limit: that of most containers. */
+const ASSUMED_DESCRIPTORS = 1024;
+/** Part of the grace that is left to connections once the processes are gone, in milliseconds. */
+const CONNECTIONS_GRACE_MS = 1000;
+
+/** A running agent. */
+export interface Agent extends AsyncDisposable {
+  /** Where it listens: "127.0.0.1:8080", "unix:/run/ateenv.sock". */
+  readonly addresses: readonly string[];
+  /**
+   * Ends in order: not ready, no new work, processes get TERM and then KILL, their followers the last
+   * bytes, connections close. A second call ends the processes at once and waits for nothing else: the
+   * caller is about to exit.
+   *
+   * @param graceMs longest time that this may take, in milliseconds
+   */
+  shutdown(graceMs: number): Promise<void>;
+}
+
+/**
+ * Starts an agent: takes over the state directory, brings back what an earlier agent left there, tries
+ * what it leans on, listens, and says so in one log line.
+ *
+ * @throws {AgentError} where the state directory is another's, files could not be confined, or the token
+ * file cannot be used; errors of `Deno.listen` where an address cannot be had
+ */
+export async function createAgent(
+  config: AgentConfig,
+  log: Logger,
+  clock: Clock = systemClock,
+): Promise<Agent> {
+  await using parts = new AsyncDisposableStack();
+  const state = parts.use(
+    openStateDir({ path: config.stateDir, isShared: config.isStateShared, log }),
+  );
+  const services: ServiceEntry[] = [];
+  const gauges: Gauge[] = [runtimeGauge(state)];
+
+  let workspace: Workspace | undefined;
+  if (config.enableFilesystem) {
+    workspace = parts.use(await openWorkspace(config, log));
+    services.push({
+      name: "ateenv.v1alpha.FileSystemService",
+      definition: fileSystemServiceDefinition,
+      implementation: fileSystemHandlers(workspace),
+    });
+  }
+
+  let processes: ProcessTable | undefined;
+  const maxProcesses = config.maxProcesses ??
+    defaultMaxProcesses(config.descriptors ?? ASSUMED_DESCRIPTORS);
+  if (config.enableProcess) {
+    processes = parts.use(
+      await ProcessTable.open({
+        ...config,
+        state,
+        spawner: createDenoSpawner(config.runAs),
+        clock,
+        log,
+        maxProcesses,
+      }),
+    );
+    services.push({
+      name: "ateenv.v1alpha.ProcessService",
+      definition: processServiceDefinition,
+      implementation: processHandlers(processes),
+    });
+    gauges.push(...processGauges(processes));
+  }
+
+  const server = parts.use(
+    await createServer({
+      listen: [
+        config.listen,
+        ...(config.unixPath === undefined ? [] : [{ path: config.unixPath }]),
+      ],
+      services,
+      auth: authOf(config),
+      limits: { maxMessageBytes: config.maxMessageBytes },
+      version: VERSION,
+      clock,
+      log,
+      gauges,
+    }),
+  );
+  const addresses = server.addresses.map(formatAddress);
+  log.info("ateenvd started", {
+    version: VERSION,
+    address: addresses[0],
+    ...(addresses.length > 1 ? { unix: addresses[1] } : {}),
+    workspace: config.workspace,
+    root: config.root,
+    auth: config.auth,
+    deno: Deno.version.deno,
+    ...(processes === undefined ? {} : { killReach: processes.killReach, maxProcesses }),
+  });
+  return new RunningAgent(addresses, config, server, processes, parts.move());
+}
+
+class RunningAgent implements Agent {
+  readonly addresses: readonly string[];
+  readonly #config: AgentConfig;
+  readonly #server: AgentServer;
+  readonly #processes: ProcessTable | undefined;
+  readonly #parts: AsyncDisposableStack;
+  #stopping = false;
+
+  constructor(
+    addresses: readonly string[],
+    config: AgentConfig,
+    server: AgentServer,
+    processes: ProcessTable | undefined,
+    parts: AsyncDisposableStack,
+  ) {
+    this.addresses = addresses;
+    this.#config = config;
+    this.#server = server;
+    this.#processes = processes;
+    this.#parts = parts;
+  }
+
+  async shutdown(graceMs: number): Promise<void> {
+    if (this.#stopping) {
+      await this.#processes?.shutdown(0);
+    } else {
+      this.#stopping = true;
+      await this.#stop(graceMs);
+    }
+    if (this.#config.isStateTemporary) {
+      await Deno.remove(this.#config.stateDir, { recursive: true });
+    }
+  }
+
+  async #stop(graceMs: number): Promise<void> {
+    this.#server.beginDrain();
+    const connectionsMs = Math.min(CONNECTIONS_GRACE_MS, graceMs / 2);
+    await this.#processes?.shutdown(graceMs - connectionsMs);
+    await this.#server.close(connectionsMs);
+    await this.#parts.disposeAsync();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (!this.#stopping) await this.shutdown(0);
+  }
+}
+
+async function openWorkspace(config: AgentConfig, log: Logger): Promise<Workspace> {
+  const { tokenFile, tls } = config;
+  const workspace = new Workspace({
+    workspace: config.workspace,
+    root: config.root,
+    readPaths: config.readPaths,
+    forbidden: [tokenFile, tls?.keyPath].filter((path) => path !== undefined),
+    stateDir: config.stateDir,
+    fsync: config.fsync,
+    log,
+  });
+  const { pinning, detail } = await workspace.selfTest();
+  if (!pinning) {
+    await workspace[Symbol.asyncDispose]();
+    throw new AgentError(
+      "failed-precondition",
+      `files could not be confined here: ${detail}; start the agent through src/start.sh, ` +
+        "or give --enable-filesystem=false",
+    );
+  }
+  await workspace.removeStrays();
+  return workspace;
+}
+
+function authOf(config: AgentConfig) {
+  switch (config.auth) {
+    case "none":
+      return { mode: "none" } as const;
+    case "mtls":
+      return { mode: "mtls" } as const;
+    case "token":
+      return { mode: "token", tokenFile: config.tokenFile! } as const;
+  }
+}
+
+function runtimeGauge(state: StateDir): Gauge {
+  return {
+    name: "process_open_fds",
+    help: "Open descriptors of the agent.",
+    read: () => [...Deno.readDirSync(`${state.path}/proc/self/fd`)].length,
+  };
+}
+
+function processGauges(processes: ProcessTable): Gauge[] {
+  return [
+    {
+      name: "ateenv_running_processes",
+      help: "Processes that run.",
+      read: () => processes.metrics().running,
+    },
+    {
+      name: "ateenv_spool_bytes",
+      help: "Bytes of output kept on disk.",
+      read: () => processes.metrics().spoolBytes,
+    },
+  ];
+}
