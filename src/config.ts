@@ -54,7 +54,9 @@ export interface TlsFiles {
 
 /** What the command line asks for. */
 export type ParsedCommand =
-  | { readonly action: "help" | "version" }
+  | { readonly action: "help" }
+  /** `commit` is known only where start.sh runs in a clone; a built agent has it in its version. */
+  | { readonly action: "version"; readonly commit: string | undefined }
   | { readonly action: "serve" | "check-policy"; readonly config: AgentConfig }
   | { readonly action: "error"; readonly mistakes: readonly string[] };
 
@@ -197,7 +199,7 @@ export function parseConfig(
   const mistakes: string[] = [];
   const { given, words } = splitArgs(args, mistakes);
   if (words.has("help")) return { action: "help" };
-  if (words.has("version")) return { action: "version" };
+  if (words.has("version")) return { action: "version", commit: given.get("commit")?.[0]?.text };
 
   const values: SettingValues = {};
   for (const [name, row] of ROWS) {

@@ -43,7 +43,9 @@ async function serve(config: AgentConfig): Promise<number> {
       resolve(1);
     });
   };
-  for (const signal of ["SIGTERM", "SIGINT"] as const) {
+  // A shell that is init starts the agent with SIGQUIT ignored, and children would inherit that: what has
+  // a handler here is back to its default in them.
+  for (const signal of ["SIGTERM", "SIGINT", "SIGQUIT"] as const) {
     Deno.addSignalListener(signal, () => stop(signal));
   }
   const code = await stopped;
@@ -64,7 +66,7 @@ async function main(): Promise<number> {
       console.log(helpText());
       return 0;
     case "version":
-      console.log(`ateenvd ${VERSION}`);
+      console.log(`ateenvd ${VERSION}${command.commit === undefined ? "" : `+${command.commit}`}`);
       return 0;
     case "error":
       return fail(...command.mistakes);

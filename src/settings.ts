@@ -241,6 +241,7 @@ export const SETTINGS = {
     isInternal: true,
   }),
   descriptors: setting("descriptors", "", "N", "", parseCount, { isInternal: true }),
+  commit: setting("commit", "", "HASH", "", parsePath, { isInternal: true }),
   stripEnv: setting("strip-env", "", "LIST", "", parseList(":"), { isInternal: true }),
 } as const;
 

@@ -2,7 +2,8 @@
 # Starts the agent with exactly the Deno permissions that its settings need, then gets out of the way
 # (as PID 1 it stays, as init). Reads only what makes permissions; everything else is the agent's to judge.
 #
-# ATEENVD_BIN names a compiled agent to start instead of `deno run src/main.ts`.
+# ATEENVD_DENO names the Deno to run; ATEENVD_BIN a compiled agent to start instead (found by itself
+# where `deno task compile` put it: beside this script). ATEENVD_COMPILE only prints the permission flags.
 set -eu
 
 fail() {
@@ -11,6 +12,17 @@ fail() {
 }
 
 here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd -P)
+
+deno=${ATEENVD_DENO:-deno} bin=${ATEENVD_BIN:-} compile=${ATEENVD_COMPILE:-}
+unset ATEENVD_DENO ATEENVD_BIN ATEENVD_COMPILE
+[ -n "$bin" ] || [ -f "$here/main.ts" ] || bin=$here/ateenvd
+# What .ci/compile.sh wrote: default settings, and the permissions that cannot be widened any more.
+baked_listen='' baked_workspace='' baked_root='' baked_state='' baked_allow_run='' baked_enable_process=''
+baked_read_paths='' baked_token_file='' baked_tls_cert='' baked_tls_key='' baked_tls_client_ca=''
+baked_unix='' baked_read='' baked_write='' baked_net='' baked_run=''
+if [ -n "$bin" ] && [ -f "$(dirname -- "$bin")/ateenvd.baked" ]; then
+  . "$(dirname -- "$bin")/ateenvd.baked"
+fi
 
 # --- settings: flags first, then variables -------------------------------------------------------
 
@@ -79,55 +91,70 @@ done
 
 : "${listen:=${ATEENV_LISTEN:-}}"
 [ -n "$listen" ] || [ -z "${PORT:-}" ] || listen="0.0.0.0:$PORT"
-: "${listen:=127.0.0.1:8080}"
-: "${unix:=${ATEENV_UNIX:-}}"
-: "${workspace:=${ATEENV_WORKSPACE:-${WORKSPACE:-${WORKDIR:-}}}}"
-: "${root:=${ATEENV_ROOT:-}}"
+: "${listen:=${baked_listen:-127.0.0.1:8080}}"
+: "${unix:=${ATEENV_UNIX:-$baked_unix}}"
+: "${workspace:=${ATEENV_WORKSPACE:-${WORKSPACE:-${WORKDIR:-$baked_workspace}}}}"
+: "${root:=${ATEENV_ROOT:-$baked_root}}"
 : "${state:=${ATEENV_STATE_DIR:-${LOG_DIR:-}}}"
-: "${token_file:=${ATEENV_TOKEN_FILE:-}}"
-: "${tls_cert:=${ATEENV_TLS_CERT:-}}"
-: "${tls_key:=${ATEENV_TLS_KEY:-}}"
-: "${tls_client_ca:=${ATEENV_TLS_CLIENT_CA:-}}"
-: "${enable_process:=${ATEENV_ENABLE_PROCESS:-true}}"
+: "${token_file:=${ATEENV_TOKEN_FILE:-$baked_token_file}}"
+: "${tls_cert:=${ATEENV_TLS_CERT:-$baked_tls_cert}}"
+: "${tls_key:=${ATEENV_TLS_KEY:-$baked_tls_key}}"
+: "${tls_client_ca:=${ATEENV_TLS_CLIENT_CA:-$baked_tls_client_ca}}"
+: "${enable_process:=${ATEENV_ENABLE_PROCESS:-${baked_enable_process:-true}}}"
 : "${cgroup:=${ATEENV_CGROUP:-}}"
-if [ -z "$has_allow_run" ] && [ -n "${ATEENV_ALLOW_RUN:-}" ]; then
-  allow_run=$ATEENV_ALLOW_RUN has_allow_run=1
+if [ -z "$has_allow_run" ]; then
+  allow_run=${ATEENV_ALLOW_RUN:-$baked_allow_run}
+  [ -z "$allow_run" ] || has_allow_run=1
 fi
-if [ -z "$read_paths" ] && [ -n "${ATEENV_READ_PATHS:-}" ]; then
-  read_paths=$(printf '%s' "$ATEENV_READ_PATHS" | tr ':' '\n')$newline
+if [ -z "$read_paths" ]; then
+  read_paths=${ATEENV_READ_PATHS:-$baked_read_paths}
+  [ -z "$read_paths" ] || read_paths=$(printf '%s' "$read_paths" | tr ':' '\n')$newline
 fi
 
 if [ -n "${exec_help:-}" ]; then
-  if [ -n "${ATEENVD_BIN:-}" ]; then exec "$ATEENVD_BIN" "$@"; fi
-  exec deno run --no-prompt "$here/main.ts" "$@"
+  if [ -n "$bin" ]; then exec "$bin" "$@"; fi
+  # A built agent has its commit in its version; in a clone only git knows it.
+  commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null) && set -- "$@" --commit "$commit"
+  exec "$deno" run --no-prompt "$here/main.ts" "$@"
 fi
 
 # --- directories ---------------------------------------------------------------------------------
 
 # A comma cannot be written in a permission flag.
 check_comma() {
-  case $2 in *,*) fail "$1 $2: a path with a comma cannot be granted; use another directory" ;; esac
+  case $2 in
+    *,*) fail "$1 $2: a path with a comma cannot be granted; use another directory" ;;
+    *"$newline"*) fail "$1: a path with a line break cannot be granted; use another directory" ;;
+  esac
 }
 
 # directory FLAG PATH: prints the real path of a directory.
 directory() {
+  if [ -n "$compile" ]; then
+    # The directory of another machine: taken as it is written.
+    case $2 in
+      /*) printf '%s' "$2" ;;
+      *) fail "$1 $2: a compiled agent needs an absolute path" ;;
+    esac
+    return
+  fi
   (CDPATH= cd -- "$2" 2>/dev/null && pwd -P) || fail "$1 $2: no such directory, or it cannot be entered"
 }
 
 # file FLAG PATH: prints PATH with a real directory; the file itself may be exchanged (mounted secrets).
 file() {
-  [ -r "$2" ] || fail "$1 $2: no such file, or it cannot be read"
+  [ -n "$compile" ] || [ -r "$2" ] || fail "$1 $2: no such file, or it cannot be read"
   dir=$(directory "$1" "$(dirname -- "$2")") || exit 2
   printf '%s/%s' "${dir%/}" "$(basename -- "$2")"
 }
 
 # The default workspace is ./workspace of the project (of the current directory for a compiled agent).
 : "${workspace:=workspace}"
-mkdir -p -- "$workspace" 2>/dev/null || fail "--workspace $workspace: cannot be created"
-workspace=$(directory --workspace "$workspace")
+[ -n "$compile" ] || mkdir -p -- "$workspace" 2>/dev/null || fail "--workspace $workspace: cannot be created"
+workspace=$(directory --workspace "$workspace") || exit 2
 check_comma --workspace "$workspace"
 if [ -n "$root" ]; then
-  root=$(directory --root "$root")
+  root=$(directory --root "$root") || exit 2
   check_comma --root "$root"
 else
   root=$workspace
@@ -143,7 +170,9 @@ private_directory() {
 
 port=${listen##*:}
 state_flags=''
-if [ -n "$state" ]; then
+if [ -n "$compile" ]; then
+  : "${state:=/var/lib/ateenv}"
+elif [ -n "$state" ]; then
   (umask 077 && mkdir -p -- "$state" 2>/dev/null) || fail "--state-dir $state: cannot be created"
 elif [ "$port" = 0 ]; then
   state=$(mktemp -d "${TMPDIR:-/tmp}/ateenvd.XXXXXX") || fail "no temporary state directory can be made"
@@ -160,11 +189,11 @@ else
   state=$base/$port
   state_flags='--state-shared'
 fi
-state=$(directory --state-dir "$state")
+state=$(directory --state-dir "$state") || exit 2
 check_comma --state-dir "$state"
 
 # The pinning link: through it the kernel resolves names from an open directory (src/workspace/).
-if [ ! -L "$state/proc" ]; then
+if [ -z "$compile" ] && [ ! -L "$state/proc" ]; then
   ln -s /proc "$state/proc" || fail "$state/proc: the link to /proc cannot be made"
 fi
 
@@ -182,7 +211,7 @@ IFS=$newline
 set -f
 for path in $read_paths; do
   IFS=$saved_ifs
-  path=$(directory --read-path "$path")
+  path=$(directory --read-path "$path") || exit 2
   check_comma --read-path "$path"
   read=$read,$path
   set -- "$@" --read-path "$path"
@@ -192,7 +221,7 @@ set +f
 
 net=$listen
 if [ -n "$unix" ]; then
-  unix_dir=$(directory --unix "$(dirname -- "$unix")")
+  unix_dir=$(directory --unix "$(dirname -- "$unix")") || exit 2
   unix=${unix_dir%/}/$(basename -- "$unix")
   check_comma --unix "$unix"
   net=$net,unix:$unix read=$read,$unix write=$write,$unix
@@ -220,7 +249,7 @@ if [ -n "$tls_client_ca" ]; then
   set -- "$@" --tls-client-ca "$granted"
 fi
 if [ -n "$cgroup" ]; then
-  cgroup=$(directory --cgroup "$cgroup")
+  cgroup=$(directory --cgroup "$cgroup") || exit 2
   set -- "$@" --cgroup "$cgroup"
 fi
 set -- "$@" --enable-process "$enable_process"
@@ -240,7 +269,8 @@ esac
 
 # Children inherit what is in the agent's environment: these names are taken out of it by the agent,
 # which may touch no other variable.
-strip=$(env | sed -n 's/^\(\(ATEENV\|DENO\|npm\|LD\)_[A-Za-z0-9_]*\)=.*/\1/p' | tr '\n' ':')
+strip=$(env | sed -n -e 's/^\(ATEENV_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(DENO_[A-Za-z0-9_]*\)=.*/\1/p' \
+  -e 's/^\(npm_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(LD_[A-Za-z0-9_]*\)=.*/\1/p' | tr '\n' ':')
 limit=$(ulimit -Hn 2>/dev/null || echo unlimited)
 [ "$limit" = unlimited ] || set -- "$@" --descriptors "$limit"
 set -- "$@" --strip-env "$strip"
@@ -251,29 +281,62 @@ env_names="$env_names,GRPC_SSL_CIPHER_SUITES,GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 env_names="$env_names,GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION,GRPC_NODE_USE_ALTERNATIVE_RESOLVER"
 env_names="$env_names,GRPC_NODE_DEBUG_SEND_ERROR_DETAILS"
 
-if [ -n "${ATEENVD_BIN:-}" ]; then
+permissions="--allow-read=$read$newline--allow-write=$write$newline--allow-net=$net$newline"
+permissions="$permissions--allow-env=$env_names"
+[ -z "$run" ] || permissions="$permissions$newline$run"
+if [ -n "$compile" ]; then
+  printf '%s\n' "$permissions"
+  exit 0
+fi
+
+# check_baked NAME WANTED HAD: every path that is wanted lies in one that the compiled agent has.
+check_baked() {
+  IFS=,
+  for wanted in $2; do
+    covered=''
+    for had in $3; do
+      case ${wanted%/}/ in "${had%/}"/*) covered=1 ;; esac
+    done
+    [ -n "$covered" ] || fail "$wanted: the compiled agent has no permission $1 for it, only for $3"
+  done
+  IFS=$saved_ifs
+}
+
+if [ -n "$bin" ]; then
+  if [ -n "$baked_net" ]; then
+    set -f
+    check_baked read "$read" "$baked_read"
+    check_baked write "$write" "$baked_write"
+    set +f
+    [ "$net" = "$baked_net" ] ||
+      fail "--listen $net: the compiled agent may listen on $baked_net only"
+    [ "$run" = "$baked_run" ] || [ -z "$run" ] ||
+      fail "${run}: the compiled agent was given ${baked_run:-no permission to run anything}"
+  fi
   # A compiled agent carries its permissions.
-  set -- "$ATEENVD_BIN" "$@"
+  set -- "$bin" "$@"
 else
   set -- "$here/main.ts" "$@"
-  [ -z "$run" ] || set -- "$run" "$@"
-  set -- deno run --no-prompt --frozen "--allow-read=$read" "--allow-write=$write" \
-    "--allow-net=$net" "--allow-env=$env_names" "$@"
+  IFS=$newline
+  set -f
+  set -- "$deno" run --no-prompt --frozen $permissions "$@"
+  set +f
+  IFS=$saved_ifs
 fi
 
 [ $$ = 1 ] || exec "$@"
 
 # --- as init: forward the signals that stop a container, reap every orphan ---------------------------
 
+# The kernel gives PID 1 no signal that it has no handler for, so handlers come first.
+child='' signalled=''
+trap 'signalled=1; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || :' TERM INT QUIT HUP
 "$@" &
 child=$!
-signalled=''
-trap 'signalled=1; kill -TERM "$child" 2>/dev/null' TERM INT QUIT HUP
-code=0
+[ -z "$signalled" ] || kill -TERM "$child" 2>/dev/null || :
 while :; do
-  signalled=''
   wait "$child" && code=0 || code=$?
   # A trapped signal ends `wait` early, with a status that is not the agent's.
-  [ -n "$signalled" ] || break
+  kill -0 "$child" 2>/dev/null || break
 done
 exit "$code"
