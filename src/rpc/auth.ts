@@ -4,6 +4,7 @@ import { timingSafeEqual } from "node:crypto";
 import type { Clock } from "../clock.ts";
 import { AgentError } from "../errors.ts";
 import { errorFields, type Logger } from "../log.ts";
+import { FileWatch } from "../wire/file_watch.ts";
 
 /** How callers are told apart. `mtls` leans on the TLS handshake, which asked for a certificate. */
 export type AuthMode =
@@ -25,8 +26,6 @@ export interface Authenticator {
   refusal(credentials: Credentials): AgentError | undefined;
 }
 
-/** A token file is looked at again after this many milliseconds: no event tells of a change everywhere. */
-const RECHECK_MS = 200;
 /** Longer is no token but the wrong file. */
 const MAX_TOKEN_BYTES = 4096;
 
@@ -54,19 +53,15 @@ export function createAuthenticator(auth: AuthMode, clock: Clock, log: Logger): 
 
 class TokenFile {
   readonly #path: string;
-  readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #watch: FileWatch;
   #token: Uint8Array;
-  #seen = "";
-  #checkedMs: number;
 
   constructor(path: string, clock: Clock, log: Logger) {
     this.#path = path;
-    this.#clock = clock;
     this.#log = log;
-    this.#checkedMs = clock.nowMs();
     try {
-      this.#seen = identityOf(path);
+      this.#watch = new FileWatch([path], clock);
       this.#token = readToken(path);
     } catch (error) {
       if (error instanceof AgentError) throw error;
@@ -84,33 +79,23 @@ class TokenFile {
     if (match === null) {
       return new AgentError("unauthenticated", "malformed authorization: expected a bearer token");
     }
-    this.#recheck();
+    this.#reload();
     return sameBytes(new TextEncoder().encode(match[1]), this.#token)
       ? undefined
       : new AgentError("unauthenticated", "invalid bearer token");
   }
 
   /** A file that cannot be read, or is empty, while it is replaced leaves the old token in force. */
-  #recheck(): void {
-    const now = this.#clock.nowMs();
-    if (now - this.#checkedMs < RECHECK_MS) return;
-    this.#checkedMs = now;
+  #reload(): void {
     try {
-      const identity = identityOf(this.#path);
-      if (identity === this.#seen) return;
-      this.#token = readToken(this.#path);
-      this.#seen = identity;
-      this.#log.info("token file re-read");
+      this.#watch.check(() => {
+        this.#token = readToken(this.#path);
+        this.#log.info("token file re-read");
+      });
     } catch (error) {
       this.#log.warn("cannot re-read the token file, the old token stays", errorFields(error));
     }
   }
-}
-
-/** What differs once the file was written or replaced. */
-function identityOf(path: string): string {
-  const { dev, ino, size, mtime, ctime } = Deno.statSync(path);
-  return [dev, ino, size, mtime?.getTime(), ctime?.getTime()].join(":");
 }
 
 function readToken(path: string): Uint8Array {

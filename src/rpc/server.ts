@@ -21,11 +21,18 @@ import type { Logger } from "../log.ts";
 import { CallGate, http2ServersOf } from "../wire/call_gate.ts";
 import type { ConnectionDuplex } from "../wire/connection_duplex.ts";
 import { type Connection, Connections } from "../wire/connections.ts";
-import { healthServiceDefinition } from "../wire/definitions.ts";
+import {
+  healthServiceDefinition,
+  reflectionAlphaServiceDefinition,
+  reflectionServiceDefinition,
+} from "../wire/definitions.ts";
 import { pathOf } from "../wire/http1.ts";
 import type { CallSummary } from "../wire/server_call.ts";
+import { TlsAcceptor, type TlsFiles } from "../wire/tls.ts";
+import { listenUnix } from "../wire/unix_listener.ts";
 import { type AuthMode, createAuthenticator } from "./auth.ts";
 import { Health } from "./health_service.ts";
+import { Reflection } from "./reflection_service.ts";
 import { createHttpHandler } from "./http_handler.ts";
 import { codeName, type Gauge, Metrics } from "./metrics.ts";
 
@@ -34,10 +41,11 @@ export type ListenAddress =
   | { readonly hostname: string; readonly port: number }
   | { readonly path: string };
 
-/** One service: its definition (wire/definitions.ts), its full name, its methods. */
+/** One service. */
 export interface ServiceEntry {
-  /** `package.Service` */
+  /** Full name: `package.Service`. */
   readonly name: string;
+  /** Its grpc-js definition (wire/definitions.ts). */
   readonly definition: object;
   readonly implementation: UntypedServiceImplementation;
 }
@@ -76,6 +84,8 @@ export interface ServerOptions {
   readonly listen: readonly ListenAddress[];
   readonly services: readonly ServiceEntry[];
   readonly auth: AuthMode;
+  /** TLS on the TCP listeners; `auth: mtls` needs its clientCaFile. */
+  readonly tls?: TlsFiles;
   readonly limits?: Partial<ServerLimits>;
   /** Sent as `ateenv-version` with every response. */
   readonly version: string;
@@ -99,9 +109,8 @@ export interface AgentServer extends AsyncDisposable {
 }
 
 /** Bytes that a client may send ahead of the handler, per call and per connection. */
-const FLOW_WINDOW_BYTES = 8 * 1024 * 1024;
+const FLOW_WINDOW_BYTES = 4 * 1024 * 1024;
 
-/** Milliseconds between GOAWAY and the end of a connection whose calls are all over. */
 const HEALTH_PREFIX = "/grpc.health.v1.Health/";
 
 // grpc-js logs what it cannot parse of a client's metadata, which may hold the token.
@@ -109,13 +118,13 @@ setLogger({ error() {}, info() {}, debug() {} });
 
 /**
  * Listens on all of `options.listen` and serves.
- * @throws {AgentError} where the token file cannot be used
+ * @throws {AgentError} where the token file or a TLS file cannot be used
  * @throws {Error} of Deno.listen, where an address cannot be had
  */
 export async function createServer(options: ServerOptions): Promise<AgentServer> {
   const server = new RunningServer(options);
   try {
-    for (const address of options.listen) server.listen(address);
+    for (const address of options.listen) await server.listen(address);
   } catch (error) {
     await server.close(0);
     throw error;
@@ -144,13 +153,21 @@ class RunningServer implements AgentServer {
     const limits = this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
     const { clock, log, version } = options;
     const auth = createAuthenticator(options.auth, clock, log);
+    const tls = options.tls === undefined ? undefined : new TlsAcceptor(options.tls, clock, log);
 
     this.#health = new Health(options.services.map(({ name }) => name));
-    const services: ServiceEntry[] = [...options.services, {
-      name: "grpc.health.v1.Health",
-      definition: healthServiceDefinition,
-      implementation: this.#health.implementation(),
-    }];
+    const reflection = new Reflection([
+      ...options.services.map(({ name }) => name),
+      "grpc.health.v1.Health",
+      "grpc.reflection.v1.ServerReflection",
+      "grpc.reflection.v1alpha.ServerReflection",
+    ]).implementation();
+    const services: Omit<ServiceEntry, "name">[] = [
+      ...options.services,
+      { definition: healthServiceDefinition, implementation: this.#health.implementation() },
+      { definition: reflectionServiceDefinition, implementation: reflection },
+      { definition: reflectionAlphaServiceDefinition, implementation: reflection },
+    ];
     this.#metrics = new Metrics(
       services.flatMap(({ definition }) =>
         Object.values(definition).map(({ path }: { path: string }) => path)
@@ -221,14 +238,17 @@ class RunningServer implements AgentServer {
       log,
       maxConnections: limits.maxConnections,
       openingTimeoutMs: limits.openingTimeoutMs,
+      ...(tls === undefined
+        ? {}
+        : { secure: (transport, connection) => tls.secure(transport, connection) }),
       serveHttp1: (request, connection) => answerHttp(request, connection.certified),
       serveHttp2: (duplex, connection) => this.#serveHttp2(duplex, connection),
     });
   }
 
-  listen(address: ListenAddress): void {
+  async listen(address: ListenAddress): Promise<void> {
     if ("path" in address) {
-      this.#connections.listen(Deno.listen({ transport: "unix", path: address.path }));
+      this.#connections.listen(await listenUnix(address.path));
       this.addresses.push(address);
     } else {
       const listener = Deno.listen({ hostname: address.hostname, port: address.port });
@@ -263,6 +283,7 @@ class RunningServer implements AgentServer {
     await this.#connections.closeAll();
     this.#grpc.forceShutdown();
     for (const address of this.addresses) {
+      // Somebody may have cleaned up already.
       if ("path" in address) await Deno.remove(address.path).catch(() => {});
     }
   }

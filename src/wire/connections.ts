@@ -30,7 +30,7 @@ export class Connection {
   calls = 0;
   /** When the connection last became idle, on the clock's scale. */
   idleSinceMs: number;
-  /** Whether the peer showed a certificate that our client CA signed. */
+  /** Whether the peer showed a certificate that our client CA signed, or came by the unix socket. */
   certified = false;
   /** Told to go; does not count any more. */
   evicted = false;
@@ -161,7 +161,13 @@ export class Connections {
     const { clock, secure, openingTimeoutMs } = this.#options;
     const opening = clock.setTimer(openingTimeoutMs, () => accepted.close());
     try {
-      const transport = secure === undefined ? accepted : await secure(accepted, connection);
+      // Who can reach a unix socket is settled by the file system.
+      const local = accepted.remote.port === undefined;
+      if (local) connection.certified = true;
+      const transport = secure === undefined || local
+        ? accepted
+        : await secure(accepted, connection);
+      connection.end = () => transport.close();
       const sniffed = await sniff(transport);
       if (sniffed === undefined || sniffed.protocol === "garbage") return;
       if (sniffed.protocol === "http1") {

@@ -16,6 +16,7 @@ import {
   WriteFileRequestSchema,
 } from "../../gen/ateenv/v1alpha/guest_pb.ts";
 import { Health } from "../../gen/grpc/health/v1/health_pb.ts";
+import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import {
   encodeByReflection,
   encodeFileChunk,
@@ -57,11 +58,14 @@ export function codecOf<D extends DescMessage>(schema: D): Codec<MessageShape<D>
   };
 }
 
-function methodDefinition(method: DescMethod): MethodDefinition<unknown, unknown> {
+function methodDefinition(
+  method: DescMethod,
+  serviceName: string,
+): MethodDefinition<unknown, unknown> {
   const input = codecOf(method.input);
   const output = codecOf(method.output);
   return {
-    path: `/${method.parent.typeName}/${method.name}`,
+    path: `/${serviceName}/${method.name}`,
     originalName: method.localName,
     requestStream: method.methodKind === "client_streaming" ||
       method.methodKind === "bidi_streaming",
@@ -76,9 +80,10 @@ function methodDefinition(method: DescMethod): MethodDefinition<unknown, unknown
 
 function serviceDefinition<T extends GenServiceMethods>(
   service: GenService<T>,
+  serviceName: string = service.typeName,
 ): ServiceDefinitionOf<T> {
   return Object.fromEntries(
-    service.methods.map((method) => [method.localName, methodDefinition(method)]),
+    service.methods.map((method) => [method.localName, methodDefinition(method, serviceName)]),
   ) as unknown as ServiceDefinitionOf<T>;
 }
 
@@ -88,3 +93,10 @@ export const processServiceDefinition = serviceDefinition(ProcessService);
 export const fileSystemServiceDefinition = serviceDefinition(FileSystemService);
 /** `grpc.health.v1.Health` */
 export const healthServiceDefinition = serviceDefinition(Health);
+/** `grpc.reflection.v1.ServerReflection` */
+export const reflectionServiceDefinition = serviceDefinition(ServerReflection);
+/** `grpc.reflection.v1alpha.ServerReflection`: the same bytes under the name that older clients ask for. */
+export const reflectionAlphaServiceDefinition = serviceDefinition(
+  ServerReflection,
+  "grpc.reflection.v1alpha.ServerReflection",
+);

@@ -2,6 +2,7 @@
 // Server only; must not import the domain. Back-pressure, cancellation and errors are settled here.
 import "./http2_guard.ts";
 import type {
+  handleBidiStreamingCall,
   handleClientStreamingCall,
   handleServerStreamingCall,
   handleUnaryCall,
@@ -118,6 +119,19 @@ export function serverStreaming<Q, A>(
       () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)),
       weigh,
     );
+  };
+}
+
+/** A method with a stream of requests and a stream of answers. */
+export function bidiStreaming<Q, A>(
+  handle: (requests: AsyncIterable<Q>, context: CallContext) => AsyncIterable<A>,
+  weigh: (message: A) => number = () => 0,
+): handleBidiStreamingCall<Q, A> {
+  return (grpcCall) => {
+    const call = callOf(grpcCall.metadata);
+    call.attach();
+    const requests = readRequests(grpcCall, call);
+    sendAll(call, grpcCall, () => handle(requests, contextOf(call, grpcCall.metadata)), weigh);
   };
 }
 
