@@ -1,0 +1,391 @@
+// All processes: started, looked up, read, killed, kept, forgotten.
+// Must not import gRPC; bytes, files and trees are the business of others.
+import type { Clock, Timer } from "../clock.ts";
+import { AgentError, cancelledError, fromOsError } from "../errors.ts";
+import { errorFields, type Logger } from "../log.ts";
+import { followOutputs, type OutputPiece, SpoolStore } from "../spool/mod.ts";
+import { raceAbort } from "./abort.ts";
+import { CountedOutputs } from "./counted_outputs.ts";
+import { Deadline } from "./deadline.ts";
+import type { KillReach } from "./kill/kill_reach.ts";
+import { openProcessKiller, type ProcessKiller } from "./kill/process_killer.ts";
+import { DRAIN_WINDOW_MS, type ProcessEntry } from "./process_entry.ts";
+import { newProcessId, requireProcessId } from "./process_id.ts";
+import type { ProcessInfo } from "./process_info.ts";
+import { ProcessLauncher } from "./process_launcher.ts";
+import { RecordStore } from "./record_store.ts";
+import { recoverProcesses } from "./recovery.ts";
+import { Retention } from "./retention.ts";
+import type { Spawner } from "./spawner.ts";
+import { MARKER_NAME, parseStartRequest, type StartRequest } from "./start_request.ts";
+import type { StateDir } from "./state_dir.ts";
+
+export type { KillReach } from "./kill/kill_reach.ts";
+export type { ProcessInfo, ProcessStatus } from "./process_info.ts";
+export type { StartRequest } from "./start_request.ts";
+export type { OutputPiece, OutputSource } from "../spool/mod.ts";
+
+/** What a client wants to read. Offsets are bytes of that stream, as the child wrote them. */
+export interface OutputRequest {
+  readonly processId: string;
+  readonly stdoutOffset: number;
+  readonly stderrOffset: number;
+  readonly follow: boolean;
+}
+
+/** Numbers for whoever watches the agent. */
+export interface ProcessMetrics {
+  readonly running: number;
+  readonly finished: number;
+  readonly spoolBytes: number;
+  /** Memory of the live tails, in bytes. */
+  readonly tailBytes: number;
+  /** Output streams that are open. */
+  readonly streams: number;
+}
+
+/** Settings and surroundings of a {@linkcode ProcessTable}. */
+export interface ProcessTableOptions {
+  /** Open; stays the caller's to dispose, after the table. */
+  readonly state: StateDir;
+  /** Real path of the workspace: default cwd, and base of relative ones. */
+  readonly workspace: string;
+  readonly spawner: Spawner;
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** 0 = no limit. */
+  readonly maxProcesses: number;
+  /** 0 = no limit. */
+  readonly processTimeoutMs: number;
+  /** Time between SIGTERM and SIGKILL; 0 = SIGKILL at once. */
+  readonly killGraceMs: number;
+  /** Newest bytes kept of each stream; 0 = all. */
+  readonly outputLimitBytes: number;
+  /** Bytes kept of all processes together; 0 = no limit. */
+  readonly spoolLimitBytes: number;
+  /** Finished processes that are kept. */
+  readonly retain: number;
+  readonly retainForMs: number;
+  /** For tests. */
+  readonly drainWindowMs?: number;
+}
+
+/** What a shutdown may take beyond its grace: a look, a kill, the last writes. */
+const SHUTDOWN_MARGIN_MS = 1_000;
+
+/** Most processes at once where no limit is set, for a limit of `nofile` descriptors. */
+export function defaultMaxProcesses(nofile: number): number {
+  // Five for each process: three of the runtime, two spool files. 200 for the rest of the agent.
+  return Math.max(1, Math.min(256, Math.floor((nofile - 200) / 5)));
+}
+
+/**
+ * Opens the table: takes over what an earlier agent left, ends what it left running, and finds out how
+ * far a kill reaches.
+ * @throws AgentError or an OS error when the state directory cannot be used
+ */
+export async function openProcessTable(options: ProcessTableOptions): Promise<ProcessTable> {
+  const table = new ProcessTable(options);
+  try {
+    await table.open();
+  } catch (error) {
+    await table.shutdown(0);
+    throw error;
+  }
+  return table;
+}
+
+/** Made by {@linkcode openProcessTable}. */
+export class ProcessTable implements AsyncDisposable {
+  readonly #options: ProcessTableOptions;
+  readonly #records: RecordStore;
+  readonly #spools: SpoolStore;
+  readonly #entries = new Map<string, ProcessEntry>();
+  /** Spawned and not final, forgotten ones included. */
+  readonly #running = new Set<ProcessEntry>();
+  readonly #finished: Retention<ProcessEntry>;
+  readonly #launcher: ProcessLauncher;
+  /** Work that nobody waits for, but the end of the table. Never rejects. */
+  readonly #background = new Set<Promise<void>>();
+  readonly #timeouts = new Map<ProcessEntry, Timer>();
+  #killer: ProcessKiller | undefined;
+  #starting = 0;
+  #streams = 0;
+  #nextOrder = 1;
+  #shutdown: Promise<void> | undefined;
+
+  /** For {@linkcode openProcessTable}. */
+  constructor(options: ProcessTableOptions) {
+    const { state, outputLimitBytes, spoolLimitBytes, clock, log, retain, retainForMs } = options;
+    this.#options = options;
+    this.#records = new RecordStore(state.processesPath);
+    this.#spools = new SpoolStore({ outputLimitBytes, spoolLimitBytes, logger: log });
+    this.#finished = new Retention({
+      clock,
+      maxCount: retain,
+      maxAgeMs: retainForMs,
+      drop: (entry) => this.#inBackground(() => this.#drop(entry)),
+    });
+    this.#launcher = new ProcessLauncher({
+      records: this.#records,
+      spools: this.#spools,
+      spawner: options.spawner,
+      clock,
+      log,
+      drainWindowMs: options.drainWindowMs ?? DRAIN_WINDOW_MS,
+      nextOrder: () => this.#nextOrder++,
+      onFinal: (entry) => this.#onFinal(entry),
+      onEvict: (processId) => this.#evict(processId),
+    });
+  }
+
+  /** For {@linkcode openProcessTable}. */
+  async open(): Promise<void> {
+    const { clock, log, state } = this.#options;
+    const entries = this.#entries;
+    const others = () => entries.values();
+    const killer = await openProcessKiller({ clock, log, marker: MARKER_NAME, others });
+    this.#killer = killer;
+    const recovered = await recoverProcesses({
+      records: this.#records,
+      spools: this.#spools,
+      asidePath: state.asidePath,
+      clock,
+      log,
+      killByMarker: (processId) => killer.kill({ processId, leader: undefined }, 0),
+      onEvict: (processId) => this.#evict(processId),
+    });
+    this.#nextOrder = recovered.nextOrder;
+    for (const entry of recovered.entries) entries.set(entry.processId, entry);
+    for (const entry of recovered.entries) this.#finished.add(entry);
+    this.#spools.enforceLimit();
+    if (recovered.entries.length > 0) {
+      log.info("processes of an earlier agent taken over", { count: recovered.entries.length });
+    }
+  }
+
+  /** How far a kill reaches under the agent's policy; the reason where it is not the whole tree. */
+  get killReach(): { readonly reach: KillReach; readonly reason: string | undefined } {
+    return { reach: this.#openKiller.reach, reason: this.#openKiller.reason };
+  }
+
+  /**
+   * Starts a process; resolves when its program runs, or when it is known that it cannot (the process
+   * is `failed` then). Aborting `signal` before that leaves nothing behind.
+   * @throws AgentError as the contract lists them
+   */
+  async start(request: StartRequest, signal: AbortSignal): Promise<ProcessInfo> {
+    const { maxProcesses, workspace } = this.#options;
+    const spawnRequest = parseStartRequest(request, workspace);
+    if (this.#shutdown !== undefined) throw new AgentError("unavailable", "shutting down");
+    if (signal.aborted) throw cancelledError();
+    if (maxProcesses > 0 && this.#running.size + this.#starting >= maxProcesses) {
+      throw new AgentError(
+        "resource-exhausted",
+        `maximum concurrent processes limit (${maxProcesses}) reached`,
+      );
+    }
+    // A slot is held from here on until the process is final.
+    this.#starting++;
+    try {
+      const processId = newProcessId();
+      const env = { ...spawnRequest.env, [MARKER_NAME]: processId };
+      const entry = await this.#launcher.launch(processId, { ...spawnRequest, env });
+      try {
+        this.#admit(entry, signal);
+      } catch (error) {
+        this.#inBackground(() => this.#discard(entry));
+        throw fromOsError(error, "cannot store a process");
+      }
+      return entry.info;
+    } finally {
+      this.#starting--;
+    }
+  }
+
+  /** The state of a process. @throws AgentError `not-found`, `invalid-argument` for an empty id */
+  get(processId: string): ProcessInfo {
+    return this.#lookUp(processId).info;
+  }
+
+  /**
+   * The output of a process from two offsets on. With `follow`, it ends when the process is final and
+   * all was sent; {@linkcode get} says so before. Errors reject `next()`.
+   * @throws AgentError `not-found`, `invalid-argument`
+   */
+  outputs(request: OutputRequest, signal: AbortSignal): AsyncIterableIterator<OutputPiece> {
+    const { processId, stdoutOffset, stderrOffset, follow } = request;
+    if (stdoutOffset < 0 || stderrOffset < 0) {
+      throw new AgentError("invalid-argument", "offsets cannot be negative");
+    }
+    const { spool } = this.#lookUp(processId);
+    const pieces = followOutputs({ spool, stdoutOffset, stderrOffset, follow, signal });
+    this.#streams++;
+    return new CountedOutputs(pieces, () => this.#streams--);
+  }
+
+  /**
+   * Kills a process and all that descends from it; resolves with the exit code that the kernel reported,
+   * once everything is gone. Aborting `signal` ends the wait, not the kill.
+   * @throws AgentError `not-found`, `invalid-argument`, `deadline-exceeded` with what is alive
+   */
+  async kill(processId: string, signal: AbortSignal): Promise<number> {
+    const entry = this.#lookUp(processId);
+    await raceAbort(this.#openKiller.kill(entry, this.#options.killGraceMs), signal);
+    await raceAbort(entry.final, signal);
+    return entry.info.exitCode;
+  }
+
+  /** Kills a process and forgets it: nobody knows of it. Unknown ids are no error. */
+  async discard(processId: string): Promise<void> {
+    const entry = this.#entries.get(processId);
+    if (entry !== undefined) await this.#discard(entry);
+  }
+
+  /** Numbers of this moment. */
+  metrics(): ProcessMetrics {
+    return {
+      running: this.#running.size,
+      finished: this.#finished.count,
+      spoolBytes: this.#spools.bytes,
+      tailBytes: this.#spools.tailBytes,
+      streams: this.#streams,
+    };
+  }
+
+  /**
+   * Refuses new starts, sends SIGTERM to every tree and SIGKILL at half of `graceMs` (0: at once), and
+   * resolves when all processes are final and their records written, at the latest after `graceMs` (and
+   * a moment). Followers get the last bytes and their end. A second call may shorten the grace to 0.
+   */
+  async shutdown(graceMs: number): Promise<void> {
+    this.#shutdown ??= this.#shutDown(graceMs);
+    if (graceMs === 0) this.#killer?.hurryAll();
+    await this.#shutdown;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.shutdown(0);
+  }
+
+  get #openKiller(): ProcessKiller {
+    if (this.#killer === undefined) throw new TypeError("Cannot use a process table: not open");
+    return this.#killer;
+  }
+
+  #lookUp(processId: string): ProcessEntry {
+    const entry = this.#entries.get(requireProcessId(processId));
+    if (entry !== undefined) return entry;
+    throw new AgentError("not-found", `process "${processId}" not found`);
+  }
+
+  /**
+   * Takes a process that was launched into the table.
+   * @throws AgentError or an OS error when its start cannot be answered
+   */
+  #admit(entry: ProcessEntry, signal: AbortSignal): void {
+    const { processId, info: { startedAt }, leader } = entry;
+    if (leader !== undefined) this.#running.add(entry);
+    if (signal.aborted) throw cancelledError();
+    if (this.#shutdown !== undefined) throw new AgentError("unavailable", "shutting down");
+    if (leader === undefined) this.#finished.add(entry);
+    else {
+      this.#records.writeStarted({ processId, startedAt });
+      this.#openKiller.adopt(leader.pid);
+      this.#limitTime(entry);
+    }
+    this.#entries.set(processId, entry);
+  }
+
+  #limitTime(entry: ProcessEntry): void {
+    const { clock, log, processTimeoutMs } = this.#options;
+    if (processTimeoutMs === 0) return;
+    const { processId } = entry;
+    const timer = clock.setTimer(processTimeoutMs, () => {
+      log.warn("process killed: it ran longer than the process timeout", {
+        processId,
+        processTimeoutMs,
+      });
+      this.#inBackground(() => this.#openKiller.kill(entry, 0));
+    });
+    this.#timeouts.set(entry, timer);
+  }
+
+  #onFinal(entry: ProcessEntry): void {
+    this.#timeouts.get(entry)?.cancel();
+    this.#timeouts.delete(entry);
+    this.#running.delete(entry);
+    if (!entry.forgotten) this.#finished.add(entry);
+  }
+
+  async #discard(entry: ProcessEntry): Promise<void> {
+    entry.forgotten = true;
+    this.#entries.delete(entry.processId);
+    this.#finished.delete(entry);
+    try {
+      await this.#openKiller.kill(entry, 0);
+      if (entry.leader !== undefined) await entry.final;
+    } finally {
+      await this.#drop(entry);
+    }
+  }
+
+  /** Forgets a process for good: NOT_FOUND from now on. */
+  async #drop(entry: ProcessEntry): Promise<void> {
+    entry.forgotten = true;
+    this.#entries.delete(entry.processId);
+    await entry.spool.remove();
+    await this.#records.remove(entry.processId);
+  }
+
+  /** The spool limit has taken the output of a finished process. */
+  async #evict(processId: string): Promise<void> {
+    const entry = this.#entries.get(processId);
+    if (entry === undefined) return;
+    this.#finished.delete(entry);
+    entry.forgotten = true;
+    this.#entries.delete(processId);
+    await this.#records.remove(processId);
+  }
+
+  #inBackground(work: () => Promise<void>): void {
+    const done = work().catch((error) => {
+      this.#options.log.error("background work failed", errorFields(error));
+    }).finally(() => this.#background.delete(done));
+    this.#background.add(done);
+  }
+
+  async #shutDown(graceMs: number): Promise<void> {
+    const { clock, log } = this.#options;
+    const end = new Deadline(clock, graceMs + SHUTDOWN_MARGIN_MS);
+    try {
+      await Promise.race([this.#endTrees(graceMs / 2), end.passed]);
+    } catch (error) {
+      log.error("processes could not be ended", errorFields(error));
+    }
+    for (const timer of this.#timeouts.values()) timer.cancel();
+    await this.#killer?.[Symbol.asyncDispose]();
+    end.cancel();
+    await this.#launcher.stopPumps();
+    this.#finished[Symbol.dispose]();
+    while (this.#background.size > 0) await Promise.all(this.#background);
+    await this.#spools.settle();
+    for (const { spool } of this.#entries.values()) await spool.flush();
+  }
+
+  /** Ends what runs, and what finished processes have left running. */
+  async #endTrees(graceMs: number): Promise<void> {
+    const killer = this.#killer;
+    if (killer === undefined) return;
+    const running = [...this.#running];
+    const left = [...this.#entries.values()].filter((entry) => !this.#running.has(entry));
+    const kills = [...running, ...await killer.findAlive(left)].map((entry) =>
+      killer.kill(entry, graceMs).catch((error) => {
+        const { processId } = entry;
+        this.#options.log.error("process could not be ended", { processId, ...errorFields(error) });
+      })
+    );
+    await Promise.all(kills);
+    await Promise.all(running.map(({ final }) => final));
+  }
+}
