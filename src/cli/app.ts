@@ -1,6 +1,6 @@
 // The command line: what can be typed, and which function it means. argv -> exit code.
 // Must not touch the process it runs in: everything goes through Stdio.
-import { Command, CommanderError, Option } from "npm:commander@15.1.0";
+import { Command, CommanderError, Option } from "commander";
 import { VERSION } from "../version.ts";
 import { copy } from "./copy.ts";
 import { doctor } from "./doctor.ts";

@@ -1,6 +1,6 @@
 // Values of options: text -> what is meant, or an error that says how to write it.
 // Pure.
-import { InvalidArgumentError } from "npm:commander@15.1.0";
+import { InvalidArgumentError } from "commander";
 
 const DURATION_UNITS_MS: Readonly<Record<string, number>> = {
   ms: 1,

@@ -1,7 +1,7 @@
 // The progress bar of a copy: bytes, rate and time left, on a terminal only.
 // Must not know what is copied.
-// @ts-types="npm:@types/cli-progress@3.11.6"
-import cliProgress from "npm:cli-progress@3.12.0";
+// @ts-types="@types/cli-progress"
+import cliProgress from "cli-progress";
 import type { Sink } from "./stdio.ts";
 
 /** Told of bytes as they pass. */

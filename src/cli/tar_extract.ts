@@ -1,6 +1,6 @@
 // A tar stream from the sandbox -> a local directory. The stream is hostile until shown otherwise.
 // Writes to a fresh directory first, in which there is no link; only what was complete is put in place.
-import { createTarDecoder, type TarHeader } from "npm:modern-tar@0.8.6";
+import { createTarDecoder, type TarHeader } from "modern-tar";
 import { CliError } from "./failure.ts";
 import { directoryOf, localError, writeAll } from "./local_path.ts";
 import { refuse, staysInside, toComponents } from "./tar_names.ts";

@@ -1,6 +1,6 @@
 // A local directory -> a tar stream, as it is read.
 // Must not follow links: they are copied as links.
-import { createTarPacker, type TarPackController } from "npm:modern-tar@0.8.6";
+import { createTarPacker, type TarPackController } from "modern-tar";
 import { CliError } from "./failure.ts";
 import { localError } from "./local_path.ts";
 
