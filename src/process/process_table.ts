@@ -79,23 +79,7 @@ export function defaultMaxProcesses(nofile: number): number {
   return Math.max(1, Math.min(256, Math.floor((nofile - 200) / 5)));
 }
 
-/**
- * Opens the table: takes over what an earlier agent left, ends what it left running, and finds out how
- * far a kill reaches.
- * @throws AgentError or an OS error when the state directory cannot be used
- */
-export async function openProcessTable(options: ProcessTableOptions): Promise<ProcessTable> {
-  const table = new ProcessTable(options);
-  try {
-    await table.open();
-  } catch (error) {
-    await table.shutdown(0);
-    throw error;
-  }
-  return table;
-}
-
-/** Made by {@linkcode openProcessTable}. */
+/** Made by {@linkcode ProcessTable.open}. */
 export class ProcessTable implements AsyncDisposable {
   readonly #options: ProcessTableOptions;
   readonly #records: RecordStore;
@@ -114,8 +98,23 @@ export class ProcessTable implements AsyncDisposable {
   #nextOrder = 1;
   #shutdown: Promise<void> | undefined;
 
-  /** For {@linkcode openProcessTable}. */
-  constructor(options: ProcessTableOptions) {
+  /**
+   * Opens a table: takes over what an earlier agent left, ends what it left running, and finds out how
+   * far a kill reaches.
+   * @throws AgentError or an OS error when the state directory cannot be used
+   */
+  static async open(options: ProcessTableOptions): Promise<ProcessTable> {
+    const table = new ProcessTable(options);
+    try {
+      await table.#open();
+    } catch (error) {
+      await table.shutdown(0);
+      throw error;
+    }
+    return table;
+  }
+
+  private constructor(options: ProcessTableOptions) {
     const { state, outputLimitBytes, spoolLimitBytes, clock, log, retain, retainForMs } = options;
     this.#options = options;
     this.#records = new RecordStore(state.processesPath);
@@ -139,13 +138,18 @@ export class ProcessTable implements AsyncDisposable {
     });
   }
 
-  /** For {@linkcode openProcessTable}. */
-  async open(): Promise<void> {
+  async #open(): Promise<void> {
     const { clock, log, state } = this.#options;
     const entries = this.#entries;
     const others = () => entries.values();
     const killer = await openProcessKiller({ clock, log, marker: MARKER_NAME, others });
     this.#killer = killer;
+    if (killer.reach !== "tree") {
+      log.warn("a kill does not reach the whole tree", {
+        killReach: killer.reach,
+        why: killer.reason,
+      });
+    }
     const recovered = await recoverProcesses({
       records: this.#records,
       spools: this.#spools,
@@ -164,9 +168,9 @@ export class ProcessTable implements AsyncDisposable {
     }
   }
 
-  /** How far a kill reaches under the agent's policy; the reason where it is not the whole tree. */
-  get killReach(): { readonly reach: KillReach; readonly reason: string | undefined } {
-    return { reach: this.#openKiller.reach, reason: this.#openKiller.reason };
+  /** How far a kill reaches under the agent's policy. */
+  get killReach(): KillReach {
+    return this.#openKiller.reach;
   }
 
   /**

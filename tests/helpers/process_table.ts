@@ -3,10 +3,9 @@ import { systemClock } from "../../src/clock.ts";
 import type { Logger } from "../../src/log.ts";
 import { createDenoSpawner } from "../../src/process/deno_spawner.ts";
 import {
-  openProcessTable,
   type OutputSource,
   type ProcessInfo,
-  type ProcessTable,
+  ProcessTable,
   type ProcessTableOptions,
 } from "../../src/process/process_table.ts";
 import { openStateDir } from "../../src/process/state_dir.ts";
@@ -54,7 +53,7 @@ export async function openTestTable(
   const directory = statePath === undefined ? await createStateDir() : undefined;
   const path = statePath ?? directory!.path;
   const state = openStateDir({ path, isShared: false, log });
-  const table = await openProcessTable({
+  const table = await ProcessTable.open({
     state,
     workspace: path,
     spawner: createDenoSpawner(),
