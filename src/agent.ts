@@ -11,7 +11,7 @@ import { fileSystemHandlers } from "./rpc/file_system_service.ts";
 import type { Gauge } from "./rpc/metrics.ts";
 import { processHandlers } from "./rpc/process_service.ts";
 import { type AgentServer, createServer, formatAddress, type ServiceEntry } from "./rpc/server.ts";
-import { VERSION } from "./version.ts";
+import { GRPC_VERSION, VERSION } from "./version.ts";
 import { fileSystemServiceDefinition, processServiceDefinition } from "./wire/definitions.ts";
 import { Workspace } from "./workspace/workspace.ts";
 
@@ -93,6 +93,7 @@ export async function createAgent(
       ],
       services,
       auth: authOf(config),
+      ...(config.tls === undefined ? {} : { tls: config.tls }),
       limits: { maxMessageBytes: config.maxMessageBytes },
       version: VERSION,
       clock,
@@ -109,6 +110,7 @@ export async function createAgent(
     root: config.root,
     auth: config.auth,
     deno: Deno.version.deno,
+    grpc: GRPC_VERSION,
     ...(processes === undefined ? {} : { killReach: processes.killReach, maxProcesses }),
   });
   return new RunningAgent(addresses, config, server, processes, parts.move());
@@ -167,7 +169,7 @@ async function openWorkspace(config: AgentConfig, log: Logger): Promise<Workspac
     workspace: config.workspace,
     root: config.root,
     readPaths: config.readPaths,
-    forbidden: [tokenFile, tls?.keyPath].filter((path) => path !== undefined),
+    forbidden: [tokenFile, tls?.keyFile].filter((path) => path !== undefined),
     stateDir: config.stateDir,
     fsync: config.fsync,
     log,

@@ -47,9 +47,9 @@ export interface AgentConfig {
 
 /** PEM files of the port. */
 export interface TlsFiles {
-  readonly certPath: string;
-  readonly keyPath: string;
-  readonly clientCaPath: string | undefined;
+  readonly certFile: string;
+  readonly keyFile: string;
+  readonly clientCaFile?: string;
 }
 
 /** What the command line asks for. */
@@ -238,9 +238,9 @@ export function parseConfig(
       auth,
       tokenFile: values.tokenFile,
       tls: tlsCert === undefined || tlsKey === undefined ? undefined : {
-        certPath: tlsCert,
-        keyPath: tlsKey,
-        clientCaPath: values.tlsClientCa,
+        certFile: tlsCert,
+        keyFile: tlsKey,
+        ...(values.tlsClientCa === undefined ? {} : { clientCaFile: values.tlsClientCa }),
       },
       maxProcesses: values.maxProcesses,
       descriptors: values.descriptors,

@@ -5,6 +5,9 @@ import config from "../deno.json" with { type: "json" };
 /** Semantic version of this project (https://semver.org). */
 export const VERSION: string = config.version;
 
+/** Version of the gRPC library, as `deno.json` pins it. */
+export const GRPC_VERSION: string = config.imports["@grpc/grpc-js"].replace(/^.*@/, "");
+
 /** Oldest Deno whose HTTP/2 server has back-pressure. */
 export const MIN_DENO_VERSION = "2.9.4";
 

@@ -19,6 +19,7 @@ import {
 } from "../../gen/ateenv/v1alpha/guest_pb.ts";
 import { AgentError } from "../errors.ts";
 import type {
+  OutputSource as Source,
   ProcessInfo,
   ProcessStatus as Status,
   ProcessTable,
@@ -32,10 +33,10 @@ const STATUS: Readonly<Record<Status, ProcessStatus>> = {
   terminated: ProcessStatus.TERMINATED,
 };
 
-const SOURCE = {
+const SOURCE: Readonly<Record<Source, OutputSource>> = {
   stdout: OutputSource.STDOUT,
   stderr: OutputSource.STDERR,
-} as const;
+};
 
 /** An int64 offset as a number: no stream of bytes gets beyond 2^53. */
 function toOffset(offset: bigint): number {
