@@ -139,6 +139,7 @@ class OutputFollower implements AsyncIterableIterator<OutputPiece> {
     const { ahead } = side;
     if (ahead !== undefined) {
       side.ahead = undefined;
+      this.#request.spool.readAhead.give();
       return ahead;
     }
     const data = side.reader.read(Math.min(this.#maxBytes, side.end - side.reader.offset))!;
@@ -152,15 +153,15 @@ class OutputFollower implements AsyncIterableIterator<OutputPiece> {
     const other = this.#sides[this.#turn === 0 ? 1 : 0]!;
     if (next.ahead !== undefined || other.ahead !== undefined) return;
     const side = hasMore(next) ? next : other;
-    if (!hasMore(side) || !side.reader.isBehind) return;
+    if (!hasMore(side) || !side.reader.isBehind || !this.#request.spool.readAhead.take()) return;
     try {
-      const data = this.#take(side);
-      if (!(data instanceof Promise)) return;
+      const data = Promise.resolve(this.#take(side));
       // Looked at by the next call, or by none.
       data.catch(() => {});
       side.ahead = data;
     } catch {
       // Overtaken just now: the next call finds the same and says so.
+      this.#request.spool.readAhead.give();
     }
   }
 
@@ -169,7 +170,11 @@ class OutputFollower implements AsyncIterableIterator<OutputPiece> {
       this.#closed = true;
       this.#request.signal?.removeEventListener("abort", this.#onAbort);
       this.#watcher[Symbol.dispose]();
-      for (const { reader } of this.#sides) reader[Symbol.dispose]();
+      for (const side of this.#sides) {
+        side.reader[Symbol.dispose]();
+        if (side.ahead !== undefined) this.#request.spool.readAhead.give();
+        side.ahead = undefined;
+      }
     }
     await this.#reading?.catch(() => {});
   }

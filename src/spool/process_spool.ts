@@ -2,6 +2,7 @@
 // Must not import process/, rpc/ or gRPC; the other files in the directory are not its own.
 import { AgentError } from "../errors.ts";
 import { ChangeSignal, type Watcher } from "./change_signal.ts";
+import type { ReadAheadSlots } from "./read_ahead.ts";
 import type { Segment } from "./segment_log.ts";
 import { type OutputSource, StreamSpool, type StreamSpoolOptions } from "./stream_spool.ts";
 
@@ -9,12 +10,15 @@ import { type OutputSource, StreamSpool, type StreamSpoolOptions } from "./strea
 export type StreamOffsets = Readonly<Record<OutputSource, number>>;
 
 /** What both streams share; made by `SpoolStore`. */
-export interface ProcessSpoolOptions
-  extends
-    Pick<StreamSpoolOptions, "directory" | "outputLimitBytes" | "files" | "logger" | "budget"> {
+export interface ProcessSpoolOptions extends
+  Pick<
+    StreamSpoolOptions,
+    "directory" | "outputLimitBytes" | "files" | "clock" | "logger" | "budget"
+  > {
   readonly onBytes: (spool: ProcessSpool, change: number) => void;
   readonly onFinish: (spool: ProcessSpool) => void;
-  readonly onRemove: (spool: ProcessSpool) => void;
+  readonly onForget: (spool: ProcessSpool) => void;
+  readonly readAhead: ReadAheadSlots;
   readonly recovered?: Readonly<Record<OutputSource, readonly Segment[]>>;
 }
 
@@ -32,13 +36,14 @@ export class ProcessSpool {
   constructor(options: ProcessSpoolOptions) {
     this.directory = options.directory;
     this.#options = options;
-    const { directory, outputLimitBytes, files, logger, budget, recovered } = options;
+    const { directory, outputLimitBytes, files, clock, logger, budget, recovered } = options;
     const open = (source: OutputSource) =>
       new StreamSpool({
         directory,
         source,
         outputLimitBytes,
         files,
+        clock,
         logger,
         budget,
         change: this.#change,
@@ -73,6 +78,7 @@ export class ProcessSpool {
     return this.#finishedAtMs;
   }
 
+  /** Whether the output was forgotten. */
   get removed(): boolean {
     return this.#removed;
   }
@@ -100,6 +106,11 @@ export class ProcessSpool {
     return this.#change.watch();
   }
 
+  /** Who may read ahead: for followers only. */
+  get readAhead(): ReadAheadSlots {
+    return this.#options.readAhead;
+  }
+
   /** How many readers wait for a change now. */
   get waiting(): number {
     return this.#change.waiting;
@@ -110,15 +121,21 @@ export class ProcessSpool {
     await Promise.all([this.stdout.flush(), this.stderr.flush()]);
   }
 
+  /** Forgets all output at once; later appends are taken and thrown away. The files stay. */
+  forget(): void {
+    if (this.#removed) return;
+    this.#removed = true;
+    this.#options.onForget(this);
+    this.stdout.forget();
+    this.stderr.forget();
+  }
+
   /**
    * Forgets all output at once, and deletes the segment files (not the directory: it is the owner's).
-   * Later appends are taken and thrown away. Never rejects; may be called any number of times.
+   * Never rejects; may be called any number of times.
    */
   async remove(): Promise<void> {
-    if (!this.#removed) {
-      this.#removed = true;
-      this.#options.onRemove(this);
-    }
+    this.forget();
     await Promise.all([this.stdout.remove(), this.stderr.remove()]);
   }
 

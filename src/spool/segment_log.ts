@@ -1,7 +1,12 @@
 // The bytes of one stream on disk: files named `<source>.<offset of the first byte>`.
 // Must not decide what is kept or when to write; does what its one writer says.
+import type { Clock } from "../clock.ts";
 import { osErrorCode } from "../errors.ts";
 import type { SegmentFile, SegmentFiles } from "./segment_files.ts";
+
+/** How often, and after which pauses, a first segment is tried while descriptors have run out. */
+const CREATE_ATTEMPTS = 20;
+const CREATE_PAUSE_MS = 100;
 
 /** A file that holds the bytes from `start` to `end`. */
 export interface Segment {
@@ -14,6 +19,7 @@ export class SegmentLog {
   readonly #files: SegmentFiles;
   readonly #prefix: string;
   readonly #segmentBytes: number;
+  readonly #clock: Clock;
   #segments: Segment[];
   #dead: Segment[] = [];
   /** The open file of the last segment. */
@@ -24,11 +30,13 @@ export class SegmentLog {
     files: SegmentFiles,
     prefix: string,
     segmentBytes: number,
+    clock: Clock,
     segments: readonly Segment[] = [],
   ) {
     this.#files = files;
     this.#prefix = prefix;
     this.#segmentBytes = segmentBytes;
+    this.#clock = clock;
     this.#segments = [...segments];
   }
 
@@ -68,14 +76,32 @@ export class SegmentLog {
   async write(offset: number, data: Uint8Array): Promise<void> {
     const last = this.#continued(offset);
     if (last === undefined || last.end - last.start >= this.#segmentBytes) {
-      try {
-        await this.startSegment(offset);
-      } catch (error) {
-        if (last === undefined || !isOutOfDescriptors(error)) throw error;
-      }
+      await this.#startSegmentIfPossible(offset, last === undefined ? CREATE_ATTEMPTS : 1);
     }
     await this.#open!.write(data);
     this.#segments.at(-1)!.end = offset + data.byteLength;
+  }
+
+  /**
+   * Starts a segment; where descriptors have run out, only as often as said. The open segment, if it
+   * ends here, then goes on; with none the bytes would be lost, while descriptors come back as soon as
+   * calls end. The kernel gives no sign when they do, hence the pauses; the child waits meanwhile.
+   */
+  async #startSegmentIfPossible(offset: number, attempts: number): Promise<void> {
+    for (let attempt = 1;; attempt++) {
+      try {
+        return await this.startSegment(offset);
+      } catch (error) {
+        if (!isOutOfDescriptors(error)) throw error;
+        if (attempt < attempts) await this.#pause();
+        else if (this.#continued(offset) !== undefined) return;
+        else throw error;
+      }
+    }
+  }
+
+  #pause(): Promise<void> {
+    return new Promise((resolve) => void this.#clock.setTimer(CREATE_PAUSE_MS, resolve));
   }
 
   /** The end of the oldest segment, if it is at most `limit`: the next place to cut at. */
@@ -96,14 +122,9 @@ export class SegmentLog {
 
   /** Marks segments without a byte at or above `offset` for deletion, except the open one. */
   drop(offset: number): void {
+    const closed = this.#segments.length - (this.#open === undefined ? 0 : 1);
     let count = 0;
-    for (const segment of this.#segments) {
-      const isLast = count === this.#segments.length - 1;
-      if (isLast && this.#open !== undefined) break;
-      // The last one stays as the mark of where the stream goes on, even when nothing is in it.
-      if (isLast ? segment.end >= offset : segment.end > offset) break;
-      count++;
-    }
+    while (count < closed && this.#segments[count]!.end <= offset) count++;
     if (count > 0) this.#dead.push(...this.#segments.splice(0, count));
   }
 

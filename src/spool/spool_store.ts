@@ -1,7 +1,9 @@
 // All spools together: their number of bytes, the limit for it, and who has to go when it is reached.
 // Must not import process/, rpc/ or gRPC; the owner of a record is told through a callback.
+import { type Clock, systemClock } from "../clock.ts";
 import { errorFields, type Logger } from "../log.ts";
 import { ProcessSpool, type ProcessSpoolOptions } from "./process_spool.ts";
+import { ReadAheadSlots } from "./read_ahead.ts";
 import { recoverSegments } from "./recover.ts";
 import { denoSegmentFiles, type SegmentFiles } from "./segment_files.ts";
 import type { StreamSpool } from "./stream_spool.ts";
@@ -16,6 +18,9 @@ export const MIN_OUTPUT_LIMIT_BYTES = 64 * 1024;
 /** Memory of the live tails of all streams together. */
 export const TAIL_BUDGET_BYTES = 32 * 1024 * 1024;
 
+/** Pieces read ahead for all followers together: stalled ones hold no more than that many. */
+const READ_AHEAD_SLOTS = 16;
+
 /** Growth after which the search for something to drop is made again when it found nothing. */
 const SEARCH_STEP_BYTES = 256 * 1024;
 
@@ -28,6 +33,7 @@ export interface SpoolStoreOptions {
   readonly logger: Logger;
   /** For tests: where segments are kept. */
   readonly files?: SegmentFiles;
+  readonly clock?: Clock;
   /** For tests: memory of all live tails. */
   readonly tailBudgetBytes?: number;
 }
@@ -45,6 +51,7 @@ export interface SpoolOwner {
 export class SpoolStore {
   readonly #options: SpoolStoreOptions;
   readonly #budget: TailBudget;
+  readonly #readAhead = new ReadAheadSlots(READ_AHEAD_SLOTS);
   readonly #owners = new Map<ProcessSpool, SpoolOwner>();
   readonly #running = new Set<ProcessSpool>();
   /** By the time of their finish, oldest first. */
@@ -113,16 +120,19 @@ export class SpoolStore {
   }
 
   #spoolOptions(directory: string): ProcessSpoolOptions {
-    const { files = denoSegmentFiles, logger, outputLimitBytes } = this.#options;
+    const { files = denoSegmentFiles, clock = systemClock, logger, outputLimitBytes } = this
+      .#options;
     return {
       directory,
       outputLimitBytes,
       files,
+      clock,
       logger,
       budget: this.#budget,
+      readAhead: this.#readAhead,
       onBytes: (_spool, change) => this.#count(change),
       onFinish: (spool) => this.#noteFinished(spool),
-      onRemove: (spool) => this.#forget(spool),
+      onForget: (spool) => this.#forget(spool),
     };
   }
 
@@ -170,14 +180,14 @@ export class SpoolStore {
   }
 
   async #evict(spool: ProcessSpool, owner: SpoolOwner | undefined): Promise<void> {
-    // The first part runs at once: the bytes are gone when this function first waits.
-    const removal = spool.remove();
+    spool.forget();
     try {
       await owner?.onEvict?.();
     } catch (error) {
       this.#options.logger.error("cannot drop the record of a process", errorFields(error));
     }
-    await removal;
+    // The files last: an agent that is killed in between must not find a record without its output.
+    await spool.remove();
   }
 
   #dropFromLargest(): boolean {

@@ -1,5 +1,6 @@
 // One output stream of one process: appended to by a pump, written behind, read at any offset.
 // Must not import process/, rpc/ or gRPC; knows nothing of who reads or why.
+import type { Clock } from "../clock.ts";
 import { type AgentError, fromOsError } from "../errors.ts";
 import { errorFields, type Logger } from "../log.ts";
 import type { ChangeSignal } from "./change_signal.ts";
@@ -7,6 +8,7 @@ import { LiveTail } from "./live_tail.ts";
 import { type Segment, SegmentLog } from "./segment_log.ts";
 import type { SegmentFiles } from "./segment_files.ts";
 import type { TailBudget, TailHolder } from "./tail_budget.ts";
+import { WriteBehind } from "./write_behind.ts";
 import { SpoolReader } from "./spool_reader.ts";
 
 /** Which of the two streams of a process. */
@@ -28,6 +30,7 @@ export interface StreamSpoolOptions {
   /** Newest bytes that are kept at least; 0 = all. */
   readonly outputLimitBytes: number;
   readonly files: SegmentFiles;
+  readonly clock: Clock;
   readonly logger: Logger;
   readonly change: ChangeSignal;
   readonly budget: TailBudget;
@@ -42,36 +45,37 @@ export interface StreamSpoolOptions {
 /**
  * Bytes with offsets. Invariants: `firstOffset <= written <= endOffset`; whatever is at or above
  * `firstOffset` is in a segment if below `written`, and in the tail if at or above the tail's start,
- * which is at most `written`. Only the write loop touches files, one operation at a time.
+ * which is at most `written`.
  */
 export class StreamSpool implements TailHolder {
   readonly source: OutputSource;
   readonly #options: StreamSpoolOptions;
-  readonly #log: SegmentLog;
-  readonly #tail: LiveTail;
   readonly #segmentBytes: number;
+  readonly #tail: LiveTail;
+  readonly #log: SegmentLog;
+  readonly #writer: WriteBehind;
   #first: number;
-  #written: number;
-  #ended = false;
-  #removed = false;
+  #ended: boolean;
+  #forgotten = false;
   #followers = 0;
-  #writing = false;
   #lossLogged = false;
-  #caughtUp: PromiseWithResolvers<void> | undefined;
-  #idle: PromiseWithResolvers<void> | undefined;
-  #flushes: { readonly upTo: number; readonly resolve: () => void }[] = [];
 
   constructor(options: StreamSpoolOptions) {
-    const { source, directory, outputLimitBytes, files, recovered = [] } = options;
+    const { source, directory, outputLimitBytes, files, clock, budget, recovered = [] } = options;
     this.source = source;
     this.#options = options;
     this.#segmentBytes = outputLimitBytes === 0
       ? SEGMENT_BYTES
       : Math.min(SEGMENT_BYTES, Math.floor(outputLimitBytes / 8));
-    this.#log = new SegmentLog(files, `${directory}/${source}`, this.#segmentBytes, recovered);
+    const path = `${directory}/${source}`;
     this.#first = recovered[0]?.start ?? 0;
-    this.#written = recovered.at(-1)?.end ?? 0;
-    this.#tail = new LiveTail(options.budget, this.#written);
+    this.#tail = new LiveTail(budget, recovered.at(-1)?.end ?? 0);
+    this.#log = new SegmentLog(files, path, this.#segmentBytes, clock, recovered);
+    this.#writer = new WriteBehind(this.#tail, this.#log, {
+      onLost: (end, error) => this.#lose(end, error),
+      onStep: () => this.#trimAfterWrite(),
+      onDeleteFailed: (error) => this.#warn("cannot delete a spool segment", error),
+    });
     this.#ended = options.recovered !== undefined;
   }
 
@@ -106,20 +110,21 @@ export class StreamSpool implements TailHolder {
    * @returns a promise when the disk is behind: read no more from the child until it resolves
    */
   append(chunk: Uint8Array): Promise<void> | undefined {
-    if (this.#removed || chunk.byteLength === 0) return undefined;
+    if (this.#forgotten || chunk.byteLength === 0) return undefined;
     if (this.#ended) throw new TypeError("Cannot append: the stream has ended");
     const { budget, change, onBytes } = this.#options;
     this.#tail.push(chunk);
     onBytes(chunk.byteLength);
     this.#enforceOutputLimit();
-    this.#tail.trim(this.#written, this.#followers > 0 ? TAIL_BYTES : 0);
+    this.#tail.trim(this.#writer.written, this.#followers > 0 ? TAIL_BYTES : 0);
     if (budget.exceeded) budget.relieve();
     if (this.#followers > 0) budget.touch(this);
     change.notify();
-    this.#startWriting();
+    this.#writer.start();
     if (this.#tail.weight <= TAIL_BYTES && !budget.exceeded) return undefined;
-    this.#caughtUp ??= Promise.withResolvers();
-    return this.#caughtUp.promise;
+    // Nothing left to wait for when the limits took this very output.
+    if (this.#writer.written >= this.endOffset) return undefined;
+    return this.#writer.waitCaughtUp();
   }
 
   /** Says that nothing more will come. */
@@ -127,27 +132,27 @@ export class StreamSpool implements TailHolder {
     if (this.#ended) return;
     this.#ended = true;
     this.#options.change.notify();
-    this.#startWriting();
+    this.#writer.end();
   }
 
   /** Resolves once all that was appended so far is written (or lost). Never rejects. */
   flush(): Promise<void> {
-    // Not at the first quiet moment: a descendant that never stops writing must not hold up a status.
-    const upTo = this.endOffset;
-    if (this.#written >= upTo) return Promise.resolve();
-    return new Promise((resolve) => this.#flushes.push({ upTo, resolve }));
+    return this.#writer.flush();
   }
 
-  /** Forgets all bytes at once and takes no more; resolves when the files are deleted. */
-  async remove(): Promise<void> {
-    this.#removed = true;
+  /** Forgets all bytes at once, and takes no more. The files stay until {@linkcode remove}. */
+  forget(): void {
+    if (this.#forgotten) return;
+    this.#forgotten = true;
     this.#ended = true;
-    this.#dropBelow(this.endOffset);
+    this.#moveFirst(this.endOffset);
     this.#options.change.notify();
-    this.#startWriting();
-    if (!this.#writing) return;
-    this.#idle ??= Promise.withResolvers();
-    await this.#idle.promise;
+  }
+
+  /** Forgets all bytes at once; resolves when the files are deleted. */
+  remove(): Promise<void> {
+    this.forget();
+    return this.#writer.deleteAll();
   }
 
   /**
@@ -158,7 +163,7 @@ export class StreamSpool implements TailHolder {
     const cut = this.#log.firstCut(this.endOffset - keepBytes);
     if (cut === undefined || cut <= this.#first) return false;
     this.#dropBelow(cut);
-    this.#startWriting();
+    this.#writer.start();
     return true;
   }
 
@@ -195,7 +200,7 @@ export class StreamSpool implements TailHolder {
 
   releaseRecent(): void {
     this.#options.budget.forget(this);
-    this.#tail.trim(this.#written, 0);
+    this.#tail.trim(this.#writer.written, 0);
   }
 
   async #readFromDisk(offset: number, end: number): Promise<Uint8Array> {
@@ -220,101 +225,39 @@ export class StreamSpool implements TailHolder {
 
   #dropBelow(offset: number): void {
     if (offset <= this.#first) return;
+    this.#moveFirst(offset);
+    this.#log.drop(offset);
+  }
+
+  #moveFirst(offset: number): void {
     const freed = offset - this.#first;
     this.#first = offset;
-    this.#written = Math.max(this.#written, offset);
+    this.#writer.skipTo(offset);
     this.#tail.trim(offset, 0);
-    this.#log.drop(offset);
-    this.#options.onBytes(-freed);
-  }
-
-  #startWriting(): void {
-    if (this.#writing) return;
-    this.#writing = true;
-    this.#writeLoop();
-  }
-
-  /** Never rejects: each of its steps catches what it may throw. */
-  async #writeLoop(): Promise<void> {
-    do {
-      if (this.#removed) this.#log.dropAll();
-      if (this.#log.hasDead) await this.#log.sweep((error) => this.#logFailedDelete(error));
-      if (this.#written < this.endOffset) await this.#writeNext();
-      else if (this.#isMarkMissing()) await this.#mark();
-      this.#afterStep();
-    } while (this.#written < this.endOffset || this.#log.hasDead || this.#mustDropAll());
-    if (this.#ended) this.#log.close();
-    this.#writing = false;
-    const idle = this.#idle;
-    this.#idle = undefined;
-    idle?.resolve();
-  }
-
-  #mustDropAll(): boolean {
-    return this.#removed && !this.#log.isEmpty;
-  }
-
-  async #writeNext(): Promise<void> {
-    const from = this.#written;
-    const data = this.#tail.collect(from, this.#log.roomAt(from));
-    const end = from + data.byteLength;
-    try {
-      await this.#log.write(from, data);
-    } catch (error) {
-      this.#lose(end, error);
-    }
-    this.#written = Math.max(this.#written, end);
+    if (freed > 0) this.#options.onBytes(-freed);
   }
 
   /** The bytes up to `end` could not be written: all before it counts as dropped, and makes room. */
   #lose(end: number, error: unknown): void {
-    this.#log.close();
     this.#dropBelow(end);
     this.#log.drop(this.#first);
-    if (this.#lossLogged) return;
+    if (this.#lossLogged || this.#forgotten) return;
     this.#lossLogged = true;
-    this.#options.logger.warn("output lost: cannot store it", {
-      directory: this.#options.directory,
-      stream: this.source,
-      firstOffset: this.#first,
-      ...errorFields(error),
-    });
+    this.#warn("output lost: cannot store it", error);
   }
 
-  /** After a loss at the end no file would tell a restarted agent where the stream had been. */
-  #isMarkMissing(): boolean {
-    return this.#first > 0 && this.#log.isEmpty && !this.#removed;
-  }
-
-  async #mark(): Promise<void> {
-    try {
-      await this.#log.startSegment(this.#written);
-    } catch {
-      // An empty file that cannot be made is one more sign of the same full disk.
-    }
-  }
-
-  #afterStep(): void {
+  /** Returns whether memory is low enough for a waiting pump. */
+  #trimAfterWrite(): boolean {
     const { budget } = this.#options;
-    const behind = this.#caughtUp;
-    const keep = this.#followers === 0 || this.#ended ? 0 : behind ? TAIL_LOW_BYTES : TAIL_BYTES;
-    this.#tail.trim(this.#written, keep);
-    if (keep === 0) budget.forget(this);
-    while (this.#flushes.length > 0 && this.#flushes[0]!.upTo <= this.#written) {
-      this.#flushes.shift()!.resolve();
-    }
-    if (behind === undefined) return;
-    const isLow = this.#tail.weight <= TAIL_LOW_BYTES && !budget.exceeded;
-    if (!isLow && this.#written < this.endOffset) return;
-    this.#caughtUp = undefined;
-    behind.resolve();
+    const isFollowed = this.#followers > 0 && !this.#ended;
+    const keep = !isFollowed ? 0 : this.#writer.isAwaited ? TAIL_LOW_BYTES : TAIL_BYTES;
+    this.#tail.trim(this.#writer.written, keep);
+    return this.#tail.weight <= TAIL_LOW_BYTES && !budget.exceeded;
   }
 
-  #logFailedDelete(error: unknown): void {
-    this.#options.logger.warn("cannot delete a spool segment", {
-      directory: this.#options.directory,
-      stream: this.source,
-      ...errorFields(error),
-    });
+  #warn(message: string, error: unknown): void {
+    const { directory, logger } = this.#options;
+    const firstOffset = this.#first;
+    logger.warn(message, { directory, stream: this.source, firstOffset, ...errorFields(error) });
   }
 }

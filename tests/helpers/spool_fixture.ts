@@ -1,4 +1,5 @@
 // Spools for tests: segments in memory that can be made to fail or to wait, and byte patterns.
+import type { Clock, Timer } from "../../src/clock.ts";
 import type { LogFields, Logger } from "../../src/log.ts";
 import { followOutputs, type FollowRequest, SpoolStore } from "../../src/spool/mod.ts";
 import type { SpoolStoreOptions } from "../../src/spool/spool_store.ts";
@@ -93,6 +94,19 @@ export class KeptLog implements Logger {
 
   #keep(level: string, message: string, fields: LogFields): void {
     this.lines.push({ level, message, fields });
+  }
+}
+
+/** A clock whose timers run in the next turn of the event loop, and are counted. */
+export class HastyClock implements Clock {
+  timers = 0;
+  nowMs = () => 0;
+  wallTime = () => new Date(0);
+
+  setTimer(_delayMs: number, callback: () => void): Timer {
+    this.timers++;
+    const handle = setImmediate(callback);
+    return { cancel: () => clearImmediate(handle) };
   }
 }
 

@@ -66,19 +66,19 @@ Deno.test("follow wakes at each append, and ends when the process is final", non
 Deno.test("finality may be told by the owner", none, async () => {
   const { store } = createMemoryStore();
   const spool = store.create("/p");
-  let final: { stdout: number; stderr: number } | undefined;
+  const state: { final?: { stdout: number; stderr: number } } = {};
   const outputs = followOutputs({
     spool,
     stdoutOffset: 0,
     stderrOffset: 0,
     follow: true,
-    finished: () => final,
+    finished: () => state.final,
   });
   const next = outputs.next();
   spool.wake();
   await settled();
   assertEquals(spool.waiting, 1);
-  final = { stdout: 0, stderr: 0 };
+  state.final = { stdout: 0, stderr: 0 };
   spool.wake();
   assertEquals(await next, { done: true, value: undefined });
 });
@@ -215,6 +215,48 @@ Deno.test("a stalled reader holds two pieces, and reads no more", none, async ()
   await outputs.return!();
   await settled();
   assert(bytesRead - delivered <= MIB);
+});
+
+Deno.test("stalled readers together hold a bounded number of pieces read ahead", none, async () => {
+  const { files, store } = createMemoryStore();
+  const spool = store.create("/p");
+  for (let at = 0; at < 4 * MIB; at += MIB / 4) await spool.stdout.append(pattern(at, MIB / 4));
+  await spool.flush();
+  let reads = 0;
+  const read = files.read.bind(files);
+  files.read = (...args) => {
+    reads++;
+    return read(...args);
+  };
+  // Each round takes and gives back all slots, by way of each of the ends a follower may come to.
+  for (const ending of ["return", "abort", "overtaken"] as const) {
+    const gone = new AbortController();
+    const readers = Array.from({ length: 40 }, () =>
+      followOutputs({
+        spool,
+        stdoutOffset: 0,
+        stderrOffset: 0,
+        follow: true,
+        maxPieceBytes: 64 * 1024,
+        signal: gone.signal,
+      }));
+    reads = 0;
+    for (const reader of readers) await reader.next();
+    assertEquals(reads, 40 + 16, ending);
+    if (ending === "return") await Promise.all(readers.map((reader) => reader.return!()));
+    else if (ending === "abort") gone.abort();
+    else {
+      spool.forget();
+      for (const reader of readers) {
+        const drain = async () => {
+          for await (const _ of reader);
+        };
+        await assertRejects(drain, AgentError);
+      }
+      assert(Array.from({ length: 17 }, () => spool.readAhead.take()).indexOf(false) === 16);
+    }
+    await settled();
+  }
 });
 
 Deno.test("return() ends a wait and a read from disk, and leaves nothing", none, async () => {

@@ -8,6 +8,7 @@ import {
   createMemoryStore,
   isPattern,
   pattern,
+  settled,
 } from "../../helpers/spool_fixture.ts";
 
 const KIB = 1024;
@@ -61,7 +62,7 @@ Deno.test("a limit drops whole segments of an eighth of it", none, async () => {
 });
 
 Deno.test("what is dropped while the disk is behind is never written", none, async () => {
-  const { files, store } = createMemoryStore({ outputLimitBytes: LIMIT });
+  const { files, store, logger } = createMemoryStore({ outputLimitBytes: LIMIT });
   const { stdout } = store.create("/p");
   const release = files.holdWrites();
   for (let at = 0; at < 4096 * KIB; at += 64 * KIB) {
@@ -70,6 +71,8 @@ Deno.test("what is dropped while the disk is behind is never written", none, asy
   release();
   await stdout.flush();
   assert(files.writes.reduce((sum, bytes) => sum + bytes, 0) <= 2 * LIMIT);
+  assert(stdout.bytes >= LIMIT);
+  assertEquals(logger.lines, []);
   assert(isPattern(stdout.firstOffset, (await stdout.readAt(stdout.firstOffset, LIMIT))!));
 });
 
@@ -131,3 +134,27 @@ Deno.test("a segment deleted under a reader gives the error, not wrong bytes", n
   assertEquals(error.kind, "out-of-range");
   await stdout.flush();
 });
+
+Deno.test(
+  "a write that fails after its bytes were dropped leaves no torn segment",
+  none,
+  async () => {
+    const { files, store } = createMemoryStore({ outputLimitBytes: LIMIT });
+    const { stdout } = store.create("/p");
+    stdout.append(pattern(0, KIB));
+    await stdout.flush();
+    const release = files.holdWrites();
+    for (let at = KIB; at < 401 * KIB; at += 50 * KIB) stdout.append(pattern(at, 50 * KIB));
+    files.writeError = new Error("(os error 28)");
+    files.partialBytes = 5;
+    queueMicrotask(release);
+    // Only the write that was held fails.
+    const write = stdout.flush();
+    while (files.contents.get("/p/stdout.0")?.byteLength === KIB) await Promise.resolve();
+    files.writeError = undefined;
+    await write;
+    await settled();
+    assert(!files.names.includes("/p/stdout.0"), String(files.names));
+    assertEquals(stdout.firstOffset, stdout.endOffset - LIMIT);
+  },
+);

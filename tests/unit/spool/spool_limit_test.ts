@@ -2,7 +2,7 @@
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentError } from "../../../src/errors.ts";
 import { followOutputs } from "../../../src/spool/mod.ts";
-import { createMemoryStore, isPattern, pattern } from "../../helpers/spool_fixture.ts";
+import { createMemoryStore, isPattern, pattern, settled } from "../../helpers/spool_fixture.ts";
 
 const MIB = 1024 * 1024;
 const none = { permissions: "none" } as const;
@@ -48,9 +48,10 @@ Deno.test(
     const { files, store, logger } = createMemoryStore({ spoolLimitBytes: MIB });
     const left: string[][] = [];
     const owner = {
-      onEvict: () => {
-        left.push(files.names);
-        return Promise.reject(new Error("no such record"));
+      onEvict: async () => {
+        await settled();
+        left.push(files.names.filter((path) => path.startsWith("/old/")));
+        throw new Error("no such record");
       },
     };
     const old = store.create("/old", owner);
@@ -92,7 +93,7 @@ Deno.test("a reader of a process that is dropped gets an error at its offset", n
 
 Deno.test("then the oldest segments of the largest running stream go", none, async () => {
   const { store } = createMemoryStore({ spoolLimitBytes: 8 * MIB });
-  const [large, small] = [store.create("/large"), store.create("/small")];
+  const [small, large] = [store.create("/small"), store.create("/large")];
   for (let at = 0; at < 6 * MIB; at += MIB) await large.stdout.append(pattern(at, MIB));
   await small.stderr.append(pattern(0, 2 * MIB));
   for (const spool of [large, small]) await spool.flush();
@@ -121,6 +122,20 @@ Deno.test("a running stream keeps one MiB, whatever the limit", none, async () =
   assertEquals(onDisk, store.bytes);
   for (const spool of spools) await spool.remove();
   assertEquals(store.bytes, 0);
+});
+
+Deno.test("a limit that could not be kept for a while is kept again later", none, async () => {
+  const { store } = createMemoryStore({ spoolLimitBytes: MIB });
+  const many = Array.from({ length: 8 }, (_, index) => store.create(`/${index}`));
+  for (const { stdout } of many) await stdout.append(pattern(0, MIB));
+  assertEquals(store.bytes, 8 * MIB);
+  await Promise.all(many.map((spool) => spool.remove()));
+  const { stdout } = store.create("/p");
+  for (let at = 0; at < 6 * MIB; at += MIB / 4) {
+    await stdout.append(pattern(at, MIB / 4));
+    await stdout.flush();
+    assert(store.bytes <= 2.5 * MIB, `${store.bytes}`);
+  }
 });
 
 Deno.test("late output of a process that was dropped is taken and thrown away", none, async () => {

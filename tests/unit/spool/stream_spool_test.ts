@@ -4,6 +4,7 @@ import { AgentError } from "../../../src/errors.ts";
 import {
   concat,
   createMemoryStore,
+  HastyClock,
   isPattern,
   pattern,
   settled,
@@ -72,16 +73,23 @@ Deno.test("readers at the start of a piece get the same object", none, () => {
   assert(second.read(MIB) === next);
 });
 
-Deno.test("a reader that is some small pieces behind gets them joined, once for all", none, () => {
-  const { files, store } = createMemoryStore();
-  files.holdWrites();
-  const { stdout } = store.create("/p");
-  for (let at = 0; at < 1000; at += 10) stdout.append(pattern(at, 10));
-  const joined = stdout.readAt(0, MIB) as Uint8Array;
-  assertEquals(joined, pattern(0, 1000));
-  assert(stdout.readAt(0, MIB) === joined);
-  assertEquals(stdout.readAt(995, MIB), pattern(995, 5));
-});
+Deno.test(
+  "a reader that is some small pieces behind gets them joined, once for all",
+  none,
+  async () => {
+    const { files, store } = createMemoryStore();
+    const release = files.holdWrites();
+    const { stdout } = store.create("/p");
+    for (let at = 0; at < 1000; at += 10) stdout.append(pattern(at, 10));
+    const joined = stdout.readAt(0, MIB) as Uint8Array;
+    assertEquals(joined, pattern(0, 1000));
+    assert(stdout.readAt(0, MIB) === joined);
+    assertEquals(stdout.readAt(995, MIB), pattern(995, 5));
+    release();
+    await stdout.flush();
+    assertEquals(store.tailBytes, 0);
+  },
+);
 
 Deno.test("pieces of a size are handed out as they are", none, () => {
   const { files, store } = createMemoryStore();
@@ -259,6 +267,50 @@ Deno.test("out of descriptors, the open segment goes on being written", none, as
   assertEquals(files.names, ["/p/stdout.0", `/p/stdout.${2 * MIB + 5}`]);
   assertEquals([stdout.firstOffset, logger.lines], [0, []]);
   assert(isPattern(MIB - 1, await stdout.readAt(MIB - 1, 500) as Uint8Array));
+});
+
+Deno.test(
+  "out of descriptors before the first byte is on disk, the child waits",
+  none,
+  async () => {
+    const clock = new HastyClock();
+    const { files, store, logger } = createMemoryStore({ clock });
+    const { stdout } = store.create("/p");
+    files.createError = Object.assign(new Error("too many"), { code: "EMFILE" });
+    const behind = stdout.append(pattern(0, 2 * MIB));
+    assert(behind !== undefined);
+    for (let i = 0; i < 3; i++) await settled();
+    assertEquals(stdout.bytes, 2 * MIB);
+    files.createError = undefined;
+    await behind;
+    await stdout.flush();
+    assertEquals([stdout.firstOffset, logger.lines.length], [0, 0]);
+    assert(clock.timers > 0 && clock.timers <= 4);
+  },
+);
+
+Deno.test("out of descriptors for long, output is lost like on a full disk", none, async () => {
+  const clock = new HastyClock();
+  const { files, store, logger } = createMemoryStore({ clock });
+  const { stdout } = store.create("/p");
+  files.createError = Object.assign(new Error("too many"), { code: "ENFILE" });
+  stdout.append(pattern(0, 10));
+  await stdout.flush();
+  assertEquals([stdout.firstOffset, logger.lines.length, clock.timers], [10, 1, 19]);
+});
+
+Deno.test("output that the limit takes at once is not waited for", none, async () => {
+  const { files, store } = createMemoryStore({ spoolLimitBytes: 10, tailBudgetBytes: 1 });
+  const release = files.holdWrites();
+  const [other, spool] = [store.create("/a"), store.create("/p")];
+  const waiting = other.stdout.append(pattern(0, 5));
+  assert(waiting !== undefined);
+  spool.finish();
+  assertEquals(spool.stdout.append(pattern(0, 20)), undefined);
+  assert(spool.removed);
+  release();
+  await waiting;
+  await store.settle();
 });
 
 Deno.test("flush ends although the stream never rests", none, async () => {
