@@ -4,7 +4,7 @@ import type { Clock } from "../clock.ts";
 import { errorFields, type Logger } from "../log.ts";
 import type { ProcessSpool } from "../spool/mod.ts";
 import { Deadline } from "./deadline.ts";
-import type { KillLeader, KillTarget } from "./kill/tree_killer.ts";
+import type { KillLeader, KillTarget } from "./kill/hunt.ts";
 import type { OutputPump } from "./output_pump.ts";
 import { type ExitReport, finishedInfo, KILLED_EXIT, type ProcessInfo } from "./process_info.ts";
 import type { SpawnedChild } from "./spawner.ts";

@@ -10,29 +10,32 @@ import { SENTINEL_MARKER } from "./process_snapshot.ts";
  * sees an environment as one line.
  */
 export function helperScript(marker: string): string {
-  return `trap '' HUP INT TERM
+  const sentinel = `${marker}=${SENTINEL_MARKER}`;
+  const afterMarker = "${line#*" + marker + "=}";
+  return String.raw`trap '' HUP INT TERM
+begin() { read -r now etc </proc/uptime; printf 'U %s\n' "$now"; }
 while IFS=' ' read -r verb word rest; do
   case $verb in
-  scan | slow)
-    { read -r up etc </proc/uptime; printf 'U %s\\n' "$up"; }
-    if [ "$verb" = scan ]; then
-      command eval 'cat /proc/[0-9]*/stat'
-      printf 'M\\n'
-      command eval '${marker}=${SENTINEL_MARKER} grep -szaHx "${marker}=[0-9a-f]*" /proc/self/environ /proc/[0-9]*/environ'
-    else
-      for dir in /proc/[0-9]*; do
-        while IFS= read -r line || [ -n "$line" ]; do printf '%s\\n' "$line"; done <"$dir/stat"
-      done
-      printf 'M\\n/proc/self/environ:${marker}=${SENTINEL_MARKER}\\0'
-      for dir in /proc/[0-9]*; do
-        while IFS= read -r line || [ -n "$line" ]; do
-          case $line in *${marker}=*)
-            printf '%s/environ:${marker}=%.32s\\0' "$dir" "\${line#*${marker}=}"; break ;;
-          esac
-        done <"$dir/environ"
-      done
-    fi
-    printf '\\nEND %s\\n' "$word" ;;
+  scan)
+    begin
+    command eval '${sentinel} grep -szaH -e "^${marker}=[0-9a-f]*$" -e "^[0-9][0-9]* (" \
+      /proc/[0-9]*/stat /proc/self/environ /proc/[0-9]*/environ'
+    printf '\nEND %s\n' "$word" ;;
+  slow)
+    begin
+    for dir in /proc/[0-9]*; do
+      printf '%s/stat:' "$dir"
+      while IFS= read -r line || [ -n "$line" ]; do printf '%s\n' "$line"; done <"$dir/stat"
+      printf '\0'
+    done
+    for dir in /proc/[0-9]*; do
+      while IFS= read -r line || [ -n "$line" ]; do
+        case $line in *${marker}=*)
+          printf '%s/environ:${marker}=%.32s\0' "$dir" "${afterMarker}"; break ;;
+        esac
+      done <"$dir/environ"
+    done
+    printf '/proc/self/environ:${sentinel}\0\nEND %s\n' "$word" ;;
   signal) for pid in $rest; do kill -s "$word" -- "$pid"; done ;;
   oom)
     if read -r score </proc/"$word"/oom_score_adj && [ "$score" -lt "$rest" ]; then

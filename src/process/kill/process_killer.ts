@@ -12,7 +12,8 @@ import {
   testKillReach,
 } from "./kill_reach.ts";
 import { ProcessScanner } from "./process_scanner.ts";
-import { KILL_BOUND_MS, type KillManner, type KillTarget, TreeKiller } from "./tree_killer.ts";
+import type { KillTarget } from "./hunt.ts";
+import { KILL_BOUND_MS, type KillManner, TreeKiller } from "./tree_killer.ts";
 
 /** Options of {@linkcode openProcessKiller}. */
 export interface ProcessKillerOptions {

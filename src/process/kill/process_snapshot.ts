@@ -35,49 +35,47 @@ export const SENTINEL_MARKER = "0".repeat(32);
 export const TICKS_PER_SECOND = 100;
 
 // pid (comm) state, then numbers: ppid pgrp session ... num_threads(20) itrealvalue starttime(22) ...
-// The comm may hold anything, newlines and parentheses too, but only 15 bytes of it for a process
-// (63 for a kernel thread): too few to look like the 19 numbers that have to follow.
-const STAT = /(\d+) \(([\s\S]{0,63}?)\) ([A-Za-z])((?: -?\d+){19,})\n/y;
-const MARKER = /\/proc\/(\d+|self)\/environ:[A-Za-z_]+=([0-9a-f]*)\0/y;
+// The comm may hold anything but NUL, newlines and parentheses too, but only 15 bytes of it for a process
+// (63 for a kernel thread): the last parenthesis is the kernel's.
+const STAT = /^(\d+) \(([^]*)\) ([A-Za-z])((?: -?\d+){19,})\n$/;
+const RECORD = /^\/proc\/(\d+|self)\/(stat|environ):/;
+const MARKER = /^[A-Za-z_]+=([0-9a-f]{32})$/;
 
 const THREADS_FIELD = 16;
 const START_FIELD = 18;
 
 /**
- * Parses the helper's answer: `U <uptime>`, the stat records, `M`, the marker records.
+ * Parses the helper's answer: a line `U <uptime>`, then records that end in NUL: `/proc/PID/stat:` and
+ * the file, or `/proc/PID/environ:` and a variable. What is neither is passed over: a file that could
+ * not be read whole is that of a process that is gone.
  * @throws TypeError when it is no such answer
  */
 export function parseSnapshot(text: string): ProcessSnapshot {
-  const header = /^U (\d+(?:\.\d+)?)[^\n]*\n/.exec(text);
-  if (header === null) throw new TypeError("Cannot parse a process snapshot: no header");
+  const uptime = /^U (\d+(?:\.\d+)?)\n/.exec(text);
+  if (uptime === null) throw new TypeError("Cannot parse a process snapshot: no uptime");
   const stats: Omit<ProcessEntry, "marker">[] = [];
-  let position = header[0].length;
-  while (text[position] !== "M") {
-    STAT.lastIndex = position;
-    const record = STAT.exec(text);
-    if (record !== null) {
-      stats.push(toEntry(record));
-      position = STAT.lastIndex;
-      continue;
-    }
-    // Not a record (a process that went away while it was read): go on at the next line.
-    position = text.indexOf("\n", position) + 1;
-    if (position === 0) throw new TypeError("Cannot parse a process snapshot: it is cut short");
-  }
   const markers = new Map<number, string>();
   let markersRead = false;
-  MARKER.lastIndex = position + 2;
-  for (let record = MARKER.exec(text); record !== null; record = MARKER.exec(text)) {
-    if (record[2] === SENTINEL_MARKER) markersRead = true;
+  for (const record of text.slice(uptime[0].length).split("\0")) {
+    const [prefix, owner, file] = RECORD.exec(record) ?? [];
+    if (prefix === undefined) continue;
+    const content = record.slice(prefix.length);
+    if (file === "stat") {
+      const stat = STAT.exec(content);
+      if (stat !== null) stats.push(toEntry(stat));
+      continue;
+    }
+    const marker = MARKER.exec(content)?.[1];
+    if (marker === SENTINEL_MARKER) markersRead = true;
     // The first one counts, as for getenv.
-    const pid = Number(record[1]);
-    if (!markers.has(pid)) markers.set(pid, record[2]!);
+    else if (marker !== undefined && !markers.has(Number(owner))) {
+      markers.set(Number(owner), marker);
+    }
   }
+  const withMarker = stats.map((entry) => ({ ...entry, marker: markers.get(entry.pid) }));
   return {
-    bootTicks: Math.round(Number(header[1]) * TICKS_PER_SECOND),
-    processes: new Map(
-      stats.map((entry) => [entry.pid, { ...entry, marker: markers.get(entry.pid) }]),
-    ),
+    bootTicks: Math.round(Number(uptime[1]) * TICKS_PER_SECOND),
+    processes: new Map(withMarker.map((entry) => [entry.pid, entry])),
     markersRead,
   };
 }

@@ -82,3 +82,14 @@ function leaderSession(
   );
   return isOurs ? session : [];
 }
+
+/** Process groups all of whose live processes are `members`: one signal reaches them in one step. */
+export function wholeGroups(snapshot: ProcessSnapshot, members: readonly ProcessEntry[]): number[] {
+  const groups = new Set(members.map(({ processGroup }) => processGroup));
+  const ours = new Set(members);
+  for (const entry of snapshot.processes.values()) {
+    if (entry.alive && !ours.has(entry)) groups.delete(entry.processGroup);
+  }
+  // 0 is what a group outside of this pid namespace looks like, and to kill(2) it means the caller's own.
+  return [...groups].filter((group) => group > 1);
+}

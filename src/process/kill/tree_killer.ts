@@ -1,30 +1,12 @@
 // Ends trees of processes: find, stop, look again, kill, until nothing is left.
 // Must not know records or spools; how to see and to signal comes from the scanner.
 import type { Clock } from "../../clock.ts";
-import { AgentError } from "../../errors.ts";
 import { Deadline } from "../deadline.ts";
+import { Hunt, type KillTarget } from "./hunt.ts";
 import type { DirectSignals } from "./kill_reach.ts";
 import type { ProcessScanner } from "./process_scanner.ts";
 import { type ProcessEntry, type ProcessSnapshot, TICKS_PER_SECOND } from "./process_snapshot.ts";
-import { membersOf, type TreeRoot, type TreeSurroundings } from "./process_tree.ts";
-
-/** A tree that is to end. */
-export interface KillTarget {
-  readonly processId: string;
-  /** Undefined where an agent that is gone had started it. */
-  readonly leader: KillLeader | undefined;
-}
-
-/** The first process of a tree. */
-export interface KillLeader {
-  readonly pid: number;
-  /** When the leader was reaped, on the clock's scale; undefined before. */
-  readonly exitedAtMs: number | undefined;
-  /** Resolves at that moment; never rejects. */
-  readonly exited: Promise<unknown>;
-  /** Signals the leader alone. */
-  signal(signal: "SIGTERM" | "SIGKILL"): void;
-}
+import { membersOf, type TreeRoot, type TreeSurroundings, wholeGroups } from "./process_tree.ts";
 
 /** Options of {@linkcode TreeKiller}. */
 export interface TreeKillerOptions {
@@ -60,45 +42,6 @@ const SCAN_PATIENCE_MS = 1_500;
 const FIRST_PAUSE_MS = 1;
 const LONGEST_PAUSE_MS = 50;
 
-/** Pids with their start ticks: no other process has both. */
-class Identities extends Map<number, number> {
-  add({ pid, startTicks }: ProcessEntry): void {
-    this.set(pid, startTicks);
-  }
-
-  holds({ pid, startTicks }: ProcessEntry): boolean {
-    return this.get(pid) === startTicks;
-  }
-}
-
-/** One kill of one tree. */
-class Hunt {
-  /** Found once: members for good, whatever their links say later. */
-  readonly known = new Identities();
-  /** Stopped by us and not let go since. */
-  readonly stopped = new Identities();
-  /** Sent a SIGKILL. */
-  readonly killed = new Identities();
-  /** What the last look has shown. */
-  alive: readonly ProcessEntry[] = [];
-  readonly target: KillTarget;
-
-  constructor(target: KillTarget) {
-    this.target = target;
-  }
-
-  /** The leader, until it is reaped. */
-  get leader(): KillLeader | undefined {
-    const { leader } = this.target;
-    return leader?.exitedAtMs === undefined ? leader : undefined;
-  }
-
-  /** The leader's group, which nobody else can have while the leader is not reaped. */
-  get group(): number[] {
-    return this.leader === undefined ? [] : [-this.leader.pid];
-  }
-}
-
 /** Kills trees; many at once share their looks. */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
@@ -116,7 +59,7 @@ export class TreeKiller {
     if (graceMs > 0 && await this.#terminate(hunt, graceMs, hurry)) return;
     const bound = this.#deadline(KILL_BOUND_MS, giveUp);
     try {
-      if (!await this.#exterminate(hunt, bound)) throw overdue(hunt);
+      if (!await this.#exterminate(hunt, bound)) throw hunt.overdue(KILL_BOUND_MS);
     } finally {
       bound.cancel();
     }
@@ -160,7 +103,11 @@ export class TreeKiller {
       const found = await this.#freeze(hunt, bound);
       if (found?.length === 0) return true;
       if (found !== undefined) {
-        this.#signal("KILL", [...hunt.group, ...found.map(({ pid }) => pid)]);
+        // In a group with a stopped member, which cannot go away, a fork that was missed is hit as well.
+        const groups = found.filter(({ state, processGroup }) =>
+          state === "T" && hunt.stoppedGroups.has(processGroup)
+        ).map(({ processGroup }) => -processGroup);
+        this.#signal("KILL", [...new Set(groups), ...found.map(({ pid }) => pid)]);
         for (const entry of found) hunt.killed.add(entry);
       } else if (hunt.leader !== undefined) {
         // A kill without a look makes room: for a fork of the helper, or for its start.
@@ -181,7 +128,7 @@ export class TreeKiller {
       const snapshot = await this.#look(deadline);
       if (snapshot === undefined) return undefined;
       const members = this.#members(snapshot, hunt);
-      this.#letGo(snapshot, members, hunt);
+      this.#signal("CONT", hunt.takeWronglyStopped(snapshot, members));
       const unseen = members.filter((entry) => !hunt.stopped.holds(entry));
       // Where a signal has not arrived yet, a fork may be under way.
       const moving = members.filter((entry) =>
@@ -189,28 +136,13 @@ export class TreeKiller {
       );
       if (unseen.length === 0 && (moving.length === 0 || round > 1)) return members;
       if (round >= MAX_FREEZE_ROUNDS) return members;
-      for (const entry of unseen) {
-        hunt.known.add(entry);
-        hunt.stopped.add(entry);
-      }
       // A signal to a group is one step for the kernel: no fork in the group gets past it.
+      const groups = wholeGroups(snapshot, members);
+      hunt.noteStopped(unseen, groups);
       const pids = new Set([...unseen, ...moving].map(({ pid }) => pid));
-      this.#signal("STOP", [...hunt.group, ...pids]);
+      this.#signal("STOP", [...groups.map((group) => -group), ...pids]);
     }
     return undefined;
-  }
-
-  /** Processes that were stopped in the place of a member that had just gone go on. */
-  #letGo(snapshot: ProcessSnapshot, members: readonly ProcessEntry[], hunt: Hunt): void {
-    const memberPids = new Set(members.map(({ pid }) => pid));
-    const wrong: number[] = [];
-    for (const [pid, startTicks] of hunt.stopped) {
-      const now = snapshot.processes.get(pid);
-      if (now?.startTicks === startTicks) continue;
-      hunt.stopped.delete(pid);
-      if (now !== undefined && !memberPids.has(pid)) wrong.push(pid);
-    }
-    this.#signal("CONT", wrong);
   }
 
   #members(snapshot: ProcessSnapshot, hunt: Hunt): ProcessEntry[] {
@@ -264,10 +196,10 @@ export class TreeKiller {
     }
   }
 
-  /** Waits a little, or until the leader is gone if that is sooner. */
-  async #pause(pauseMs: number, hunt: Hunt, deadline: Deadline): Promise<void> {
-    const pause = this.#deadline(Math.min(pauseMs, LONGEST_PAUSE_MS), deadline.signal);
-    const { leader } = hunt;
+  /** Waits for the leader to go, as long as it is there, but not for long; a little otherwise. */
+  async #pause(pauseMs: number, { leader }: Hunt, deadline: Deadline): Promise<void> {
+    const mostMs = leader === undefined ? Math.min(pauseMs, LONGEST_PAUSE_MS) : LONGEST_PAUSE_MS;
+    const pause = this.#deadline(mostMs, deadline.signal);
     await Promise.race(leader === undefined ? [pause.passed] : [pause.passed, leader.exited]);
     pause.cancel();
   }
@@ -275,23 +207,4 @@ export class TreeKiller {
   #deadline(delayMs: number, parent?: AbortSignal): Deadline {
     return new Deadline(this.#options.clock, delayMs, parent);
   }
-}
-
-/** At most so many are named. */
-const MAX_NAMED = 10;
-
-function overdue({ target, alive }: Hunt): AgentError {
-  const named = alive.slice(0, MAX_NAMED).map(({ pid, name, state }) =>
-    `${pid} (${name.replaceAll(/[^ -~]/g, "?")}, ${state})`
-  );
-  const more = alive.length > MAX_NAMED ? ` and ${alive.length - MAX_NAMED} more` : "";
-  const what = named.length === 0
-    ? "its processes could not be looked at"
-    : named.join(", ") + more;
-  return new AgentError(
-    "deadline-exceeded",
-    `process "${target.processId}" is not gone ${
-      KILL_BOUND_MS / 1000
-    } s after SIGKILL; alive: ${what}`,
-  );
 }
