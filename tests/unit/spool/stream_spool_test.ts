@@ -150,6 +150,7 @@ Deno.test(
     release();
     await waiting;
     assert(store.tailBytes <= MIB / 2, "half of the tail is free");
+    assert(store.tailBytes > 0, "the pump and the disk work side by side");
     await stdout.flush();
     assertEquals(store.tailBytes, 0);
     assert(isPattern(0, (await stdout.readAt(0, 9 * MIB))!));
