@@ -16,6 +16,8 @@ export interface ChannelOptions {
   /** For messages. */
   readonly display: string;
   readonly credentials: ChannelCredentials;
+  /** Name to ask for in the TLS handshake; default: the host of the target. */
+  readonly serverName?: string;
   readonly token: string | undefined;
   /** How long a connection may be silent before it is asked whether it lives, and how long that may take. */
   readonly keepaliveMs: number;
@@ -73,6 +75,9 @@ export class Channel {
       "grpc.service_config_disable_resolution": 1,
       // Nothing is shared with another client: closing one is closing its connection.
       "grpc.use_local_subchannel_pool": 1,
+      ...(options.serverName === undefined
+        ? {}
+        : { "grpc.ssl_target_name_override": options.serverName }),
     });
   }
 

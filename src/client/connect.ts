@@ -2,8 +2,10 @@
 // Reads the files that the options name; must not make calls but the one that shows who is there.
 import { Buffer } from "node:buffer";
 import { readFile } from "node:fs/promises";
+import { isIP } from "node:net";
+import { checkServerIdentity } from "node:tls";
 import { create } from "@bufbuild/protobuf";
-import { credentials } from "@grpc/grpc-js";
+import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
 import { HealthCheckRequestSchema } from "../../gen/grpc/health/v1/health_pb.ts";
 import { healthServiceDefinition } from "../wire/definitions.ts";
 import { type Address, parseAddress } from "./address.ts";
@@ -64,7 +66,7 @@ export async function connect(
   const channel = new Channel({
     target: parsed.target,
     display: parsed.display,
-    credentials: toCredentials(parsed, options.tls),
+    ...toCredentials(parsed, options.tls),
     token: await readToken(options),
     keepaliveMs: options.keepaliveMs ?? DEFAULT_KEEPALIVE_MS,
     keepaliveTimeoutMs: options.keepaliveTimeoutMs ?? DEFAULT_KEEPALIVE_TIMEOUT_MS,
@@ -104,13 +106,31 @@ async function greet(
   }
 }
 
-function toCredentials(address: Address, tls: TlsOptions | undefined) {
-  if (!address.tls) return credentials.createInsecure();
+/**
+ * TLS names the server it wants (SNI), and an IP address is no such name: grpc-js sends it all the same, and
+ * Deno refuses that. A name that is never used is sent instead; the certificate is checked against the IP.
+ */
+const NAME_SENT_FOR_IP = "ip.invalid";
+
+function toCredentials(
+  address: Address,
+  tls: TlsOptions | undefined,
+): { credentials: ChannelCredentials; serverName?: string } {
+  if (!address.tls) return { credentials: credentials.createInsecure() };
   // grpc-js takes Buffers only.
   const pem = (value: string | Uint8Array | undefined) =>
     value === undefined ? null : Buffer.from(value as Uint8Array);
+  const host = "host" in address.http ? address.http.host : "";
+  const ip = isIP(host) === 0 ? undefined : host;
+  const verify = ip === undefined ? {} : {
+    checkServerIdentity: (_: string, certificate: unknown) =>
+      checkServerIdentity(ip, certificate as Parameters<typeof checkServerIdentity>[1]),
+  };
   try {
-    return credentials.createSsl(pem(tls?.ca), pem(tls?.key), pem(tls?.cert));
+    return {
+      credentials: credentials.createSsl(pem(tls?.ca), pem(tls?.key), pem(tls?.cert), verify),
+      ...(ip === undefined ? {} : { serverName: NAME_SENT_FOR_IP }),
+    };
   } catch (error) {
     throw new AteenvError("invalid-argument", `cannot use the TLS options: ${error}`, {
       cause: error,

@@ -1,0 +1,404 @@
+// `ateenv run` and its kin as a person uses them: real agent, real processes, pipes and a terminal.
+import { assert, assertEquals } from "@std/assert";
+import { type AgentProcess, startAgentProcess } from "../helpers/agent_process.ts";
+import { hasTerminal, openTerminal, runCli, spawnCli } from "../helpers/cli_process.ts";
+import { startFaultProxy } from "../helpers/fault_proxy.ts";
+
+const TERMINAL = await hasTerminal();
+if (!TERMINAL) console.warn("SKIPPED: tests on a terminal, since there is no script(1)");
+
+async function exists(path: string): Promise<boolean> {
+  return await Deno.lstat(path).then(() => true, () => false);
+}
+
+/** Whether a process of the sandbox lives. A zombie does not, whoever is to reap it. */
+async function isAlive(pid: string): Promise<boolean> {
+  const { stdout } = await new Deno.Command("cat", {
+    args: [`/proc/${pid}/stat`],
+    stderr: "null",
+  }).output();
+  const state = /\) (\w) /.exec(new TextDecoder().decode(stdout))?.[1];
+  return state !== undefined && state !== "Z";
+}
+
+/** Runs `command` with `sh -c` through the CLI. */
+async function shell(agent: AgentProcess, command: string, flags: readonly string[] = []) {
+  return await runCli(["run", ...flags, "--", "sh", "-c", command], { address: agent.address });
+}
+
+Deno.test("run: output byte for byte, streams apart, exit code as it was", async () => {
+  await using agent = await startAgentProcess();
+  const bytes = new Uint8Array(300_000);
+  crypto.getRandomValues(bytes.subarray(0, 65_536));
+  bytes.copyWithin(65_536, 0, 234_464);
+  await Deno.writeFile(`${agent.workspace}/blob`, bytes);
+  const result = await shell(agent, "cat blob; printf 'no newline' >&2; exit 3");
+  assertEquals(result.code, 3);
+  assertEquals(result.stdoutBytes, bytes);
+  assertEquals(result.stderr, "no newline");
+});
+
+Deno.test("run: every exit code", async (t) => {
+  await using agent = await startAgentProcess();
+  const { address } = agent;
+  const table: [string, string[], number, RegExp][] = [
+    ["success", ["run", "true"], 0, /^$/],
+    ["failure", ["run", "sh", "-c", "exit 42"], 42, /^$/],
+    ["125 of the command itself", ["run", "sh", "-c", "exit 125"], 125, /^$/],
+    ["killed", ["run", "sh", "-c", "kill -9 $$"], 137, /^$/],
+    ["not found", ["run", "nosuch-program"], 127, /nosuch-program/],
+    ["not executable", ["run", "/etc/passwd"], 126, /\/etc\/passwd/],
+    ["no such directory", ["run", "--cwd", "nowhere", "true"], 125, /^ateenv: .*nowhere.*\n$/],
+    ["no command", ["run"], 125, /^ateenv: .*command.*--help.*\n$/],
+    ["bad duration", ["run", "--timeout", "3", "true"], 125, /^ateenv: .*500ms.*\n$/],
+    ["bad variable", ["run", "--env", "X", "true"], 125, /^ateenv: .*NAME=value.*\n$/],
+    ["unknown command", ["rum"], 125, /^ateenv: .*run.*\n$/],
+    ["unknown process", ["status", "nope"], 125, /^ateenv: .*nope.*\n$/],
+    ["bad address", ["--address", "ftp://x", "run", "true"], 125, /^ateenv: .*ftp.*\n$/],
+  ];
+  for (const [name, args, code, stderr] of table) {
+    await t.step(name, async () => {
+      const result = await runCli(args, { address });
+      assertEquals([result.code, result.stdout], [code, ""]);
+      assert(stderr.test(result.stderr), result.stderr);
+    });
+  }
+});
+
+Deno.test("run: cwd, variables, and options of the command after its name", async () => {
+  await using agent = await startAgentProcess();
+  await Deno.mkdir(`${agent.workspace}/sub`);
+  const result = await runCli(
+    ["run", "--cwd", "sub", "--env", "A=1", "--env", "B=x=y", "sh", "-c", 'pwd; echo "$A $B"'],
+    { address: agent.address },
+  );
+  assertEquals(result.stdout, `${agent.workspace}/sub\n1 x=y\n`);
+  const dashed = await runCli(["run", "echo", "--timeout", "-n", "--json"], {
+    address: agent.address,
+  });
+  assertEquals(dashed.stdout, "--timeout -n --json\n");
+});
+
+Deno.test("run: a timeout prints what arrived, kills the tree, and exits 124", async () => {
+  await using agent = await startAgentProcess();
+  const result = await shell(agent, "echo $$; echo begun >&2; sleep 1000 & sleep 1000; wait", [
+    "--timeout",
+    "300ms",
+  ]);
+  assertEquals(result.code, 124);
+  assert(/^begun\nateenv: .*timed out.*--timeout/.test(result.stderr), result.stderr);
+  assertEquals(await isAlive(result.stdout.trim()), false);
+});
+
+Deno.test("run: does not wait for a local stdin that stays open", async () => {
+  await using agent = await startAgentProcess();
+  const child = await spawnCli(["run", "--", "sh", "-c", "cat; echo done"], {
+    address: agent.address,
+  });
+  const stdout = await new Response(child.stdout).text();
+  assertEquals(stdout, "done\n");
+  assertEquals((await child.status).code, 0);
+  await child.stdin.close();
+  await child.stderr.cancel();
+});
+
+Deno.test("run: a reader that goes away (| head -1) makes no noise and ends the command", async () => {
+  await using agent = await startAgentProcess();
+  const child = await spawnCli(["run", "--", "sh", "-c", "echo $$; exec yes"], {
+    address: agent.address,
+  });
+  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const pid = (await reader.read()).value!.split("\n")[0]!;
+  await reader.cancel();
+  assertEquals(await new Response(child.stderr).text(), "");
+  assertEquals((await child.status).code, 141);
+  assertEquals(await isAlive(pid), false);
+  await child.stdin.close();
+});
+
+Deno.test("run: SIGTERM kills the remote tree and exits 143", async () => {
+  await using agent = await startAgentProcess();
+  const child = await spawnCli(["run", "--", "sh", "-c", "echo $$; exec sleep 1000"], {
+    address: agent.address,
+  });
+  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const pid = (await reader.read()).value!.trim();
+  child.kill("SIGTERM");
+  assertEquals((await child.status).code, 143);
+  assertEquals(await isAlive(pid), false);
+  await reader.cancel();
+  assertEquals(await new Response(child.stderr).text(), "");
+  await child.stdin.close();
+});
+
+Deno.test({
+  name: "run: Ctrl-C while it runs kills the remote tree and exits 130",
+  ignore: !TERMINAL,
+  async fn() {
+    await using agent = await startAgentProcess();
+    const terminal = await openTerminal(
+      "ateenv run -- sh -c 'setsid sleep 1000 & echo pid $!.; wait'",
+      { address: agent.address },
+    );
+    await terminal.waitText(/pid \d+\./);
+    const pid = /pid (\d+)\./.exec(terminal.screen)![1]!;
+    assertEquals(await isAlive(pid), true);
+    await terminal.type("\x03");
+    assertEquals(await terminal.ended, 130);
+    assertEquals(await isAlive(pid), false);
+    assert(!terminal.screen.includes("ateenv:"), terminal.screen);
+  },
+});
+
+Deno.test({
+  name: "run: Ctrl-C while nobody answers exits 130 at once",
+  ignore: !TERMINAL,
+  async fn() {
+    using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    const terminal = await openTerminal("ateenv run -- true", {
+      address: `127.0.0.1:${listener.addr.port}`,
+    });
+    using _connection = await listener.accept();
+    await terminal.type("\x03");
+    assertEquals(await terminal.ended, 130);
+  },
+});
+
+Deno.test({
+  name: "logs -f: Ctrl-C leaves the process as it is",
+  ignore: !TERMINAL,
+  async fn() {
+    await using agent = await startAgentProcess();
+    const { address } = agent;
+    const id = (await runCli(["start", "--", "sh", "-c", "echo up; exec sleep 1000"], { address }))
+      .stdout.trim();
+    const terminal = await openTerminal(`ateenv logs -f ${id}`, { address });
+    await terminal.waitText("up");
+    await terminal.type("\x03");
+    assertEquals(await terminal.ended, 130);
+    const status = await runCli(["status", "--json", id], { address });
+    assertEquals(JSON.parse(status.stdout).status, "running");
+    assertEquals((await runCli(["kill", id], { address })).code, 0);
+  },
+});
+
+Deno.test("start, status, logs, wait, kill", async () => {
+  await using agent = await startAgentProcess();
+  const { address } = agent;
+  const start = async (command: string) =>
+    (await runCli(["start", "--", "sh", "-c", command], { address })).stdout.trim();
+  const id = await start("printf abcdef; printf 123456 >&2; exit 4");
+  const waited = await runCli(["wait", id], { address });
+  assertEquals([waited.code, waited.stdout], [4, "failed, exit code 4\n"]);
+  const logs = await runCli(["logs", id], { address });
+  assertEquals([logs.stdout, logs.stderr], ["abcdef", "123456"]);
+  const from = await runCli(["logs", "-f", "--since-offset", "2,4", id], { address });
+  assertEquals([from.stdout, from.stderr], ["cdef", "56"]);
+  const only = await runCli(["logs", "--only", "stderr", id], { address });
+  assertEquals([only.stdout, only.stderr], ["", "123456"]);
+  const json = await runCli(["logs", "--json", "--since-offset", "3", id], { address });
+  const lines = json.stdout.trim().split("\n").map((line) => JSON.parse(line));
+  assertEquals(lines.find(({ source }) => source === "stdout"), {
+    source: "stdout",
+    offset: 3,
+    base64: btoa("def"),
+  });
+  const state = JSON.parse((await runCli(["status", "--json", id], { address })).stdout);
+  assertEquals([state.processId, state.status, state.exitCode], [id, "failed", 4]);
+
+  const running = await start("exec sleep 1000");
+  const killed = await runCli(["kill", "--json", running], { address });
+  assertEquals(JSON.parse(killed.stdout), { processId: running, exitCode: 137 });
+  assertEquals((await runCli(["wait", running], { address })).code, 137);
+});
+
+Deno.test("errors are JSON where JSON is asked for", async () => {
+  await using agent = await startAgentProcess();
+  for (const args of [["status", "--json", "nope"], ["--json", "status", "nope"]]) {
+    const result = await runCli(args, { address: agent.address });
+    const { error } = JSON.parse(result.stderr);
+    assertEquals([result.code, result.stdout, error.kind], [125, "", "not-found"]);
+  }
+  const usage = await runCli(["run", "--json", "--timeout", "x", "true"]);
+  assertEquals(JSON.parse(usage.stderr).error.kind, "usage");
+});
+
+Deno.test("an agent that cannot be reached: under two seconds, with its address", async (t) => {
+  // Taken and given back: nobody listens there.
+  const free = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const address = `127.0.0.1:${free.addr.port}`;
+  free.close();
+  for (const args of [["run", "true"], ["status", "x"], ["cat", "x"], ["doctor"], ["health"]]) {
+    await t.step(args[0]!, async () => {
+      const startMs = performance.now();
+      const result = await runCli(args, { address });
+      assert(performance.now() - startMs < 2_000 + 3_000, "start-up of Deno included");
+      assert((result.stderr + result.stdout).includes(address));
+      assertEquals(result.code, ["doctor", "health"].includes(args[0]!) ? 1 : 125);
+    });
+  }
+  await t.step("a unix socket that is not there", async () => {
+    const result = await runCli(["--address", "unix:/nowhere/socket", "run", "true"]);
+    assertEquals(result.code, 125);
+    assert(result.stderr.includes("unix:/nowhere/socket"), result.stderr);
+  });
+});
+
+Deno.test("run: exact, and once, through a proxy that cuts every connection again and again", async () => {
+  await using agent = await startAgentProcess();
+  await using proxy = startFaultProxy(agent.address, { cutAfterMs: 150 });
+  const command = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; echo err $i >&2; " +
+    "sleep 0.02; done; exit 5";
+  const result = await runCli(["run", "--", "sh", "-c", command], { address: proxy.address });
+  const lines = (word: string) =>
+    Array.from({ length: 40 }, (_, index) => `${word} ${index + 1}\n`).join("");
+  assertEquals(result, {
+    code: 5,
+    stdout: lines("line"),
+    stdoutBytes: new TextEncoder().encode(lines("line")),
+    stderr: lines("err"),
+  });
+  assert(proxy.cuts >= 2, `${proxy.cuts} cuts`);
+});
+
+Deno.test("run: an agent that dies is waited for; what it had written is printed once", async () => {
+  await using state = await tempDir();
+  await using workspace = await tempDir();
+  const options = { stateDir: state.path, workspace: workspace.path };
+  const first = await startAgentProcess(options);
+  await using proxy = startFaultProxy(first.address);
+  const child = await spawnCli(["run", "--", "sh", "-c", "echo before; exec sleep 1000"], {
+    address: proxy.address,
+  });
+  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  assertEquals((await reader.read()).value, "before\n");
+  proxy.refuse = true;
+  await first.crash();
+  proxy.cut();
+  await using second = await startAgentProcess(options);
+  proxy.target = second.address;
+  proxy.refuse = false;
+  assertEquals((await reader.read()).done, true);
+  assertEquals((await child.status).code, 137);
+  assertEquals(await new Response(child.stderr).text(), "");
+  await child.stdin.close();
+});
+
+Deno.test("token, and TLS with the wrong authority", async (t) => {
+  await using dir = await tempDir();
+  const fixtures = new URL("../fixtures/tls/", import.meta.url).pathname;
+  await Deno.writeTextFile(`${dir.path}/token`, "the-right-token\n");
+  await Deno.writeTextFile(`${dir.path}/wrong`, "the-wrong-token\n");
+  await Deno.chmod(`${dir.path}/token`, 0o600);
+  await using agent = await startAgentProcess({
+    flags: [
+      "--token-file",
+      `${dir.path}/token`,
+      "--tls-cert",
+      `${fixtures}server.pem`,
+      "--tls-key",
+      `${fixtures}server.key`,
+    ],
+  });
+  const address = `https://${agent.address}`;
+  const run = (...flags: string[]) => runCli(["run", ...flags, "--", "echo", "in"], { address });
+  const ca = `${fixtures}server-ca.pem`;
+  await t.step("right", async () => {
+    const result = await run("--tls-ca", ca, "--token-file", `${dir.path}/token`);
+    assertEquals([result.code, result.stdout, result.stderr], [0, "in\n", ""]);
+  });
+  await t.step("wrong token", async () => {
+    const result = await run("--tls-ca", ca, "--token-file", `${dir.path}/wrong`);
+    assertEquals(result.code, 125);
+    assert(/^ateenv: .*--token-file.*\n$/.test(result.stderr), result.stderr);
+    assert(!result.stderr.includes("wrong-token"));
+  });
+  await t.step("no token", async () => {
+    assert((await run("--tls-ca", ca)).stderr.includes("--token-file"));
+  });
+  await t.step("wrong authority", async () => {
+    const result = await run(
+      "--tls-ca",
+      `${fixtures}client-ca.pem`,
+      "--token-file",
+      `${dir.path}/token`,
+    );
+    assertEquals(result.code, 125);
+    assert(/^ateenv: .*certificate.*--tls-ca.*\n$/.test(result.stderr), result.stderr);
+  });
+  await t.step("doctor", async () => {
+    const flags = ["--tls-ca", ca, "--json"];
+    const wrong = await runCli(["doctor", ...flags, "--token-file", `${dir.path}/wrong`], {
+      address,
+    });
+    assertEquals(wrong.code, 1);
+    const { ok, checks } = JSON.parse(wrong.stdout);
+    assertEquals(ok, false);
+    const failed = checks.filter((check: { verdict: string }) => check.verdict === "fail");
+    assert(failed.length === 1 && failed[0].detail.includes("--token-file"), wrong.stdout);
+    const right = await runCli(["doctor", ...flags, "--token-file", `${dir.path}/token`], {
+      address,
+    });
+    assertEquals([right.code, JSON.parse(right.stdout).ok], [0, true]);
+  });
+  await t.step("health needs no token", async () => {
+    assertEquals((await runCli(["health", "--tls-ca", ca], { address })).code, 0);
+  });
+});
+
+Deno.test("a unix socket", async () => {
+  await using dir = await tempDir();
+  const socket = `${dir.path}/agent.sock`;
+  await using _agent = await startAgentProcess({ flags: ["--unix", socket] });
+  const address = `unix:${socket}`;
+  assertEquals((await runCli(["run", "echo", "in"], { address })).stdout, "in\n");
+  assertEquals((await runCli(["health"], { address })).code, 0);
+});
+
+Deno.test("doctor: one line for each thing, and nothing is left behind", async () => {
+  await using agent = await startAgentProcess();
+  const result = await runCli(["doctor"], { address: agent.address });
+  assertEquals(result.code, 0);
+  const lines = result.stdout.trimEnd().split("\n");
+  assertEquals(
+    lines.map((line) => line.split(/\s+/).slice(0, 2).join(" ")),
+    ["connect", "health", "clock", "grpc", "version", "auth", "process", "files"]
+      .map((name) => `ok ${name}`),
+  );
+  assertEquals(await exists(`${agent.workspace}/.ateenv-doctor`), false);
+});
+
+Deno.test({
+  name: "colours only on a terminal, and not with NO_COLOR",
+  ignore: !TERMINAL,
+  async fn() {
+    await using agent = await startAgentProcess();
+    const { address } = agent;
+    const plain = await runCli(["doctor"], { address });
+    const colored = await openTerminal("ateenv doctor", { address });
+    const muted = await openTerminal("ateenv doctor", { address, env: { NO_COLOR: "1" } });
+    assertEquals([await colored.ended, await muted.ended], [0, 0]);
+    assert(colored.screen.includes("\x1b[32mok"), colored.screen);
+    assert(!muted.screen.includes("\x1b["), muted.screen);
+    assert(!plain.stdout.includes("\x1b["));
+  },
+});
+
+Deno.test("help has examples, and every command explains itself", async (t) => {
+  const help = await runCli(["--help"]);
+  assertEquals([help.code, help.stderr], [0, ""]);
+  assert(help.stdout.includes("Examples:") && help.stdout.includes("ateenv run --"));
+  const commands = [...help.stdout.matchAll(/^ {2}([a-z]+) /gm)].map((match) => match[1]!);
+  for (const command of commands.filter((name) => name !== "ateenv" && name !== "help")) {
+    await t.step(command, async () => {
+      const result = await runCli([command, "--help"]);
+      assertEquals([result.code, result.stderr], [0, ""]);
+      assert(/Examples?:\n {2}.*ateenv/.test(result.stdout), result.stdout);
+    });
+  }
+});
+
+async function tempDir() {
+  const path = await Deno.realPath(await Deno.makeTempDir({ prefix: "ateenv-cli-" }));
+  return { path, [Symbol.asyncDispose]: () => Deno.remove(path, { recursive: true }) };
+}
