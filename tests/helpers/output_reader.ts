@@ -37,6 +37,11 @@ export class OutputReader implements Disposable {
     return concatBytes(this.#pieces.stdout);
   }
 
+  /** Bytes of stdout so far. */
+  get stdoutBytes(): number {
+    return this.#pieces.stdout.reduce((sum, { length }) => sum + length, 0);
+  }
+
   get stderr(): Uint8Array {
     return concatBytes(this.#pieces.stderr);
   }
