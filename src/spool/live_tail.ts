@@ -6,11 +6,14 @@ import type { TailBudget } from "./tail_budget.ts";
 /** What a piece costs beside its bytes: the array object, its buffer, and the list's entry. */
 const PIECE_OVERHEAD_BYTES = 256;
 
-/** Pieces from this size on are handed out as they are, smaller ones are joined for who is behind. */
-const JOIN_BELOW_BYTES = 64 * 1024;
+/**
+ * Pieces from this size on are handed out as they are, smaller ones are joined for who is behind: a pump
+ * brings 64 KiB at a time, and large messages cost far less than many of those.
+ */
+const JOIN_BELOW_BYTES = 256 * 1024;
 
-/** Most bytes that are joined into one piece: what is copied stays in the processor's cache. */
-const JOIN_MAX_BYTES = 256 * 1024;
+/** Most bytes that are joined into one piece: half of a tail, which loses whole pieces only. */
+const JOIN_MAX_BYTES = 512 * 1024;
 
 interface Piece {
   readonly start: number;
@@ -24,6 +27,8 @@ export class LiveTail {
   #start: number;
   #end: number;
   #weight = 0;
+  /** What was last handed out from the middle of a piece: a crowd tends to stand at the same place. */
+  #part: Piece | undefined;
 
   constructor(budget: TailBudget, offset: number) {
     this.#budget = budget;
@@ -71,20 +76,22 @@ export class LiveTail {
     }
     if (count === 0) return;
     this.#pieces.splice(0, count);
+    this.#part = undefined;
     this.#start = this.#pieces[0]?.start ?? this.#end;
     this.#weigh(-freed);
   }
 
   /**
    * Bytes from `offset` on, which must be held: at least one, at most `maxBytes`. Whoever stands at the
-   * start of a piece gets the same object as everyone else there. Small pieces are joined, for all, when
-   * a reader is more than one of them behind.
+   * start of a piece gets the same object as everyone else there, and so does who comes right after
+   * another to the same place within one. Small pieces are joined, for all, when a reader is more than
+   * one of them behind.
    */
   read(offset: number, maxBytes: number): Uint8Array {
     const index = this.#indexOf(offset);
     const { start, data } = this.#pieces[index]!;
     if (offset !== start || data.byteLength > maxBytes) {
-      return data.subarray(offset - start, offset - start + maxBytes);
+      return this.#partOf(data, offset, offset - start, maxBytes);
     }
     const count = this.#countJoinable(index, maxBytes);
     if (count === 1) return data;
@@ -103,6 +110,15 @@ export class LiveTail {
       return count === 1 ? data : this.#join(index, count);
     }
     return data.subarray(offset - start, offset - start + maxBytes);
+  }
+
+  #partOf(data: Uint8Array, offset: number, from: number, maxBytes: number): Uint8Array {
+    const bytes = Math.min(maxBytes, data.byteLength - from);
+    const last = this.#part;
+    if (last?.start === offset && last.data.byteLength === bytes) return last.data;
+    const part = data.subarray(from, from + bytes);
+    this.#part = { start: offset, data: part };
+    return part;
   }
 
   /** How many pieces from `index` on make one read: several only when the first is small. */
