@@ -15,7 +15,10 @@ here=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd -P)
 
 deno=${ATEENVD_DENO:-deno} bin=${ATEENVD_BIN:-} compile=${ATEENVD_COMPILE:-}
 unset ATEENVD_DENO ATEENVD_BIN ATEENVD_COMPILE
-[ -n "$bin" ] || [ -f "$here/main.ts" ] || bin=$here/ateenvd
+# The sources, or what the image carries: the same in one file, without configuration and lock file.
+main=$here/main.ts main_flags=--frozen
+[ -f "$main" ] || main=$here/main.mjs main_flags=--no-config
+[ -n "$bin" ] || [ -f "$main" ] || bin=$here/ateenvd
 # What .ci/compile.sh wrote: default settings, and the permissions that cannot be widened any more.
 baked_listen='' baked_workspace='' baked_root='' baked_state='' baked_allow_run='' baked_enable_process=''
 baked_read_paths='' baked_token_file='' baked_tls_cert='' baked_tls_key='' baked_tls_client_ca=''
@@ -115,7 +118,7 @@ if [ -n "${exec_help:-}" ]; then
   if [ -n "$bin" ]; then exec "$bin" "$@"; fi
   # A built agent has its commit in its version; in a clone only git knows it.
   commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null) && set -- "$@" --commit "$commit"
-  exec "$deno" run --no-prompt "$here/main.ts" "$@"
+  exec "$deno" run --no-prompt $main_flags "$main" "$@"
 fi
 
 # --- directories ---------------------------------------------------------------------------------
@@ -316,10 +319,10 @@ if [ -n "$bin" ]; then
   # A compiled agent carries its permissions.
   set -- "$bin" "$@"
 else
-  set -- "$here/main.ts" "$@"
+  set -- "$main" "$@"
   IFS=$newline
   set -f
-  set -- "$deno" run --no-prompt --frozen $permissions "$@"
+  set -- "$deno" run --no-prompt $main_flags $permissions "$@"
   set +f
   IFS=$saved_ifs
 fi
