@@ -8,6 +8,7 @@ import { LiveTail } from "./live_tail.ts";
 import { type Segment, SegmentLog } from "./segment_log.ts";
 import type { SegmentFiles } from "./segment_files.ts";
 import type { TailBudget, TailHolder } from "./tail_budget.ts";
+import { SharedReads } from "./shared_reads.ts";
 import { WriteBehind } from "./write_behind.ts";
 import { SpoolReader } from "./spool_reader.ts";
 
@@ -54,6 +55,7 @@ export class StreamSpool implements TailHolder {
   readonly #tail: LiveTail;
   readonly #log: SegmentLog;
   readonly #writer: WriteBehind;
+  readonly #diskReads = new SharedReads();
   #first: number;
   #ended: boolean;
   #forgotten = false;
@@ -184,7 +186,8 @@ export class StreamSpool implements TailHolder {
     if (offset < this.#first) throw this.#options.outOfRange(this.source, offset);
     if (offset >= this.endOffset) return null;
     if (offset >= this.#tail.start) return this.#tail.read(offset, maxBytes);
-    return this.#readFromDisk(offset, Math.min(offset + maxBytes, this.#tail.start));
+    const end = Math.min(offset + maxBytes, this.#tail.start);
+    return this.#diskReads.get(offset, end, () => this.#readFromDisk(offset, end));
   }
 
   /** For {@linkcode SpoolReader} only. */

@@ -190,6 +190,32 @@ Deno.test("one reader's piece is the other's, in follow too", none, async () => 
   assertEquals(store.tailBytes, 0);
 });
 
+Deno.test("a crowd that replays from disk shares what is read", none, async () => {
+  const { files, store } = createMemoryStore();
+  const spool = store.create("/p");
+  for (let at = 0; at < 3 * MIB; at += MIB / 4) await spool.stdout.append(pattern(at, MIB / 4));
+  await spool.flush();
+  let reads = 0;
+  const read = files.read.bind(files);
+  files.read = (...args) => {
+    reads++;
+    return read(...args);
+  };
+  const early = Array.from({ length: 100 }, () => follow(spool));
+  const first = await Promise.all(early.map((reader) => reader.next()));
+  const late = follow(spool);
+  first.push(await late.next());
+  assertEquals(new Set(first.map(({ value }) => value?.data)).size, 1);
+  await settled();
+  assert(reads <= 3, `${reads} reads for the first piece and what is read ahead`);
+  files.readError = new Error("bad disk");
+  const other = () => collectOutputs({ spool, stdoutOffset: 5 });
+  await assertRejects(other, AgentError);
+  files.readError = undefined;
+  assert(isPattern(5, (await other()).stdout));
+  await Promise.all([...early, late].map((reader) => reader.return!()));
+});
+
 Deno.test("a stalled reader holds two pieces, and reads no more", none, async () => {
   const { files, store } = createMemoryStore();
   const spool = store.create("/p");
@@ -231,10 +257,10 @@ Deno.test("stalled readers together hold a bounded number of pieces read ahead",
   // Each round takes and gives back all slots, by way of each of the ends a follower may come to.
   for (const ending of ["return", "abort", "overtaken"] as const) {
     const gone = new AbortController();
-    const readers = Array.from({ length: 40 }, () =>
+    const readers = Array.from({ length: 40 }, (_, index) =>
       followOutputs({
         spool,
-        stdoutOffset: 0,
+        stdoutOffset: index,
         stderrOffset: 0,
         follow: true,
         maxPieceBytes: 64 * 1024,
