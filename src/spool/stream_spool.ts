@@ -147,6 +147,7 @@ export class StreamSpool implements TailHolder {
     if (this.#forgotten) return;
     this.#forgotten = true;
     this.#ended = true;
+    this.#writer.abandon();
     this.#moveFirst(this.endOffset);
     this.#options.change.notify();
   }

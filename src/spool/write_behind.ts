@@ -19,6 +19,7 @@ export class WriteBehind {
   readonly #owner: WriteBehindOwner;
   #written: number;
   #ended = false;
+  #abandoned = false;
   #deleting = false;
   #running = false;
   #caughtUp: PromiseWithResolvers<void> | undefined;
@@ -54,6 +55,11 @@ export class WriteBehind {
     this.#written = Math.max(this.#written, offset);
   }
 
+  /** Makes no more files: the directory is about to go. */
+  abandon(): void {
+    this.#abandoned = true;
+  }
+
   /** Closes the open file once all is written. */
   end(): void {
     this.#ended = true;
@@ -74,7 +80,7 @@ export class WriteBehind {
     return new Promise((resolve) => this.#flushes.push({ upTo, resolve }));
   }
 
-  /** Deletes all segments. The caller has skipped to the end, and appends nothing from now on. */
+  /** Deletes all segments. The caller has abandoned the rest, skipped to the end, and appends nothing from now on. */
   async deleteAll(): Promise<void> {
     this.#deleting = true;
     this.start();
@@ -93,7 +99,7 @@ export class WriteBehind {
       if (this.#deleting) this.#log.dropAll();
       if (this.#log.hasDead) await this.#log.sweep((error) => this.#owner.onDeleteFailed(error));
       if (this.#hasMore) await this.#writeNext();
-      else if (this.#log.isEmpty && this.#written > 0 && !this.#deleting) await this.#mark();
+      else if (this.#log.isEmpty && this.#written > 0 && !this.#abandoned) await this.#mark();
       this.#afterStep();
     } while (this.#hasMore || this.#log.hasDead || (this.#deleting && !this.#log.isEmpty));
     if (this.#ended) this.#log.close();

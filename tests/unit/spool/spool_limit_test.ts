@@ -140,12 +140,19 @@ Deno.test("a limit that could not be kept for a while is kept again later", none
 
 Deno.test("late output of a process that was dropped is taken and thrown away", none, async () => {
   const { files, store } = createMemoryStore({ spoolLimitBytes: MIB });
+  const created: string[] = [];
+  const create = files.create.bind(files);
+  files.create = (path) => {
+    created.push(path);
+    return create(path);
+  };
   const spool = store.create("/p");
   spool.finish();
   await spool.stdout.append(pattern(0, MIB + 1));
   await spool.stdout.append(pattern(MIB + 1, 10));
   await store.settle();
   assertEquals([store.bytes, spool.removed, files.names, files.open], [0, true, [], 0]);
+  assertEquals(created, [], "its directory is being deleted");
 });
 
 Deno.test("no limit: nothing goes", none, async () => {
