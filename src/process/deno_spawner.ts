@@ -1,6 +1,6 @@
 // The only user of Deno.Command: leaders with their pipes, and the two helpers of a kill.
 // Must not know records, spools or trees.
-import { AgentError, osErrorCode } from "../errors.ts";
+import { AgentError, type ErrorKind, osErrorCode } from "../errors.ts";
 import type { ExitReport } from "./process_info.ts";
 import type { CannotRun, SpawnedChild, Spawner, SpawnRequest } from "./spawner.ts";
 
@@ -78,63 +78,48 @@ async function exitOf(child: Deno.ChildProcess): Promise<ExitReport> {
   }
 }
 
+/** Starts a leader, or throws what the runtime throws. */
+type Start = (request: SpawnRequest) => SpawnedChild;
+
 /**
- * What a failed spawn means. Decides on the class and code of the error, but for two pairs that Deno
- * tells apart by text only (pinned by tests): a missing cwd, and a program that a PATH search found.
+ * What a failed spawn means. Decides on the class and code of the error, but for what Deno tells apart by
+ * text only (pinned by tests): a wrong cwd, a program that the search in PATH has not found, and the
+ * variable that the policy refuses.
  * @throws AgentError when it is the call that failed, not the program
  */
-function judge(
-  error: unknown,
-  request: SpawnRequest,
-  start: (request: SpawnRequest) => SpawnedChild,
-): SpawnedChild | CannotRun {
+function judge(error: unknown, request: SpawnRequest, start: Start): SpawnedChild | CannotRun {
   const code = osErrorCode(error);
-  const message = error instanceof Error ? error.message : "";
   const program = JSON.stringify(request.command[0]);
-  const cwd = JSON.stringify(request.cwd);
   switch (code) {
     case "ENOENT":
-      if (/: (No such cwd|cwd is not a directory) '/.test(message)) {
-        const what = message.includes(": No such cwd '") ? "does not exist" : "is not a directory";
-        throw new AgentError("invalid-argument", `cwd ${cwd} ${what}`, { cause: error });
-      }
-      return judgeMissing(message, request, start);
+      return judgeMissing(error, request, start);
     case "ENOTDIR":
-      if (!canEnter(request, start)) {
-        throw new AgentError("invalid-argument", `cwd ${cwd} is not a directory`, { cause: error });
-      }
-      break;
     case "EACCES":
     case "EPERM":
-      if (!canEnter(request, start)) {
-        throw new AgentError("permission-denied", `cwd ${cwd} cannot be entered: ${code}`, {
-          cause: error,
-        });
-      }
-      break;
+      // The same codes come from the chdir.
+      requireCwd(request, start);
+      return { exitCode: 126, reason: `cannot run ${program}: ${code}` };
     case "NotCapable":
-      throw new AgentError(
+      throw failure(
         "permission-denied",
-        `${refusedSubject(message, program)} is not permitted by the agent's policy (--allow-run)`,
-        { cause: error },
+        `${refusedSubject(error, program)} is not permitted ` +
+          "by the agent's policy (--allow-run)",
+        error,
       );
     case "E2BIG":
-      throw new AgentError("invalid-argument", "command and env are too large for the kernel", {
-        cause: error,
-      });
+      throw failure("invalid-argument", "command and env are too large for the kernel", error);
     case "EINVAL":
-      throw new AgentError("invalid-argument", `cannot run ${program}: EINVAL`, { cause: error });
+      throw failure("invalid-argument", `cannot run ${program}: EINVAL`, error);
     case "EAGAIN":
     case "ENOMEM":
     case "EMFILE":
     case "ENFILE":
-      throw new AgentError("resource-exhausted", `cannot start a process: ${code}`, {
-        cause: error,
-      });
+      throw failure("resource-exhausted", `cannot start a process: ${code}`, error);
     case undefined:
-      throw new AgentError("internal", `cannot run ${program}`, { cause: error });
+      throw failure("internal", `cannot run ${program}`, error);
+    default:
+      return { exitCode: 126, reason: `cannot run ${program}: ${code}` };
   }
-  return { exitCode: 126, reason: `cannot run ${program}: ${code}` };
 }
 
 /**
@@ -142,32 +127,73 @@ function judge(
  * PATH says of a file without the x bit.
  */
 function judgeMissing(
-  message: string,
+  error: unknown,
   request: SpawnRequest,
-  start: (request: SpawnRequest) => SpawnedChild,
+  start: Start,
 ): SpawnedChild | CannotRun {
   const [name, ...args] = request.command;
   const program = JSON.stringify(name);
-  if (name!.includes("/")) {
-    const path = name!.startsWith("/") ? name! : `${request.cwd}/${name}`;
-    if (!existsAsFile(path, request, start)) {
-      return { exitCode: 127, reason: `cannot run ${program}: not found` };
-    }
+  requireCwd(request, start, error);
+  const isPath = name!.includes("/");
+  const path = name!.startsWith("/") ? name! : `${request.cwd}/${name}`;
+  const isFound = isPath
+    ? existsAsFile(path, request, start)
+    : !(error as Error).message.endsWith(": entity not found");
+  if (isFound) {
     return { exitCode: 126, reason: `cannot run ${program}: its interpreter is missing (ENOENT)` };
   }
-  if (!message.endsWith(": entity not found")) {
-    return { exitCode: 126, reason: `cannot run ${program}: its interpreter is missing (ENOENT)` };
-  }
+  if (isPath) return { exitCode: 127, reason: `cannot run ${program}: not found` };
   for (const directory of searchPath(request)) {
     try {
       return start({ ...request, command: [`${directory}/${name}`, ...args] });
     } catch (error) {
-      if (osErrorCode(error) === "EACCES") {
-        return { exitCode: 126, reason: `cannot run ${program}: EACCES` };
-      }
+      if (osErrorCode(error) !== "EACCES") continue;
+      return { exitCode: 126, reason: `cannot run ${program}: EACCES` };
     }
   }
   return { exitCode: 127, reason: `cannot run ${program}: not found in PATH` };
+}
+
+/** Nothing is there by this name: a spawn of it fails at the exec, or before it at the chdir. */
+const NO_SUCH_PROGRAM = "/dev/null/none";
+
+/**
+ * Tries the cwd alone: under any permissions to read, and with the user that the child has. Where the
+ * policy forbids even that, `error` is all there is to tell by.
+ * @throws AgentError when the cwd cannot be used
+ */
+function requireCwd(request: SpawnRequest, start: Start, error?: unknown): void {
+  const attempt = (cwd: string): unknown => {
+    try {
+      start({ ...request, cwd, command: [NO_SUCH_PROGRAM] }).signal("SIGKILL");
+    } catch (error) {
+      return error;
+    }
+  };
+  const cwd = JSON.stringify(request.cwd);
+  const tried = attempt(request.cwd);
+  for (const fault of [tried, error]) {
+    const text = / (No such cwd|cwd is not a directory) '/.exec(messageOf(fault))?.[1];
+    if (text === undefined) continue;
+    const what = text === "No such cwd" ? "does not exist" : "is not a directory";
+    throw failure("invalid-argument", `cwd ${cwd} ${what}`, fault);
+  }
+  const code = osErrorCode(tried);
+  if (code === osErrorCode(attempt("/"))) return;
+  throw failure("permission-denied", `cwd ${cwd} cannot be entered: ${code}`, tried);
+}
+
+/**
+ * Whether there is a file at `path`, under any permissions to read: Deno says what is wrong with a cwd
+ * when a spawn fails, and a cwd that is a file exists.
+ */
+function existsAsFile(path: string, request: SpawnRequest, start: Start): boolean {
+  try {
+    start({ ...request, cwd: path }).signal("SIGKILL");
+    return true;
+  } catch (error) {
+    return messageOf(error).includes(": cwd is not a directory '");
+  }
 }
 
 /** The child's PATH; nothing where it is inherited and the policy hides it. */
@@ -180,46 +206,18 @@ function searchPath(request: SpawnRequest): string[] {
   }
 }
 
-/**
- * Whether there is a file at `path`, under any permissions: Deno names what is wrong with a cwd when a
- * spawn fails, and a cwd that is a file exists.
- */
-function existsAsFile(
-  path: string,
-  request: SpawnRequest,
-  start: (request: SpawnRequest) => SpawnedChild,
-): boolean {
-  try {
-    start({ ...request, cwd: path }).signal("SIGKILL");
-    return true;
-  } catch (error) {
-    return error instanceof Error && error.message.includes(": cwd is not a directory '");
-  }
-}
-
-/** Nothing is there by this name, so that a spawn of it fails after the chdir, at the exec. */
-const NO_SUCH_PROGRAM = "/dev/null/none";
-
-/** Whether the child could enter its cwd. Where the policy forbids to ask, the program is blamed. */
-function canEnter(
-  request: SpawnRequest,
-  start: (request: SpawnRequest) => SpawnedChild,
-): boolean {
-  const attempt = (cwd: string) => {
-    try {
-      start({ ...request, cwd, command: [NO_SUCH_PROGRAM] }).signal("SIGKILL");
-      return undefined;
-    } catch (error) {
-      return osErrorCode(error);
-    }
-  };
-  return attempt(request.cwd) === attempt("/");
-}
-
 /** What Deno's policy refused: a variable (it names them in its text), else the program. */
-function refusedSubject(message: string, program: string): string {
-  const variable = /with ((?:LD|DYLD)_\w*)/.exec(message)?.[1];
+function refusedSubject(error: unknown, program: string): string {
+  const variable = /with ((?:LD|DYLD)_\w*)/.exec(messageOf(error))?.[1];
   return variable === undefined ? `program ${program}` : `environment variable ${variable}`;
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : "";
+}
+
+function failure(kind: ErrorKind, message: string, cause: unknown): AgentError {
+  return new AgentError(kind, message, { cause });
 }
 
 /** A resident process that is talked to through its pipes. */
