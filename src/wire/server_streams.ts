@@ -189,7 +189,8 @@ async function sendAll<A>(
 
 async function* readRequests<Q>(source: ServerDuplexStream<Q, unknown>, call: ServerCall) {
   try {
-    for await (const request of source) {
+    // A destroyed call could take no answers.
+    for await (const request of source.iterator({ destroyOnReturn: false })) {
       call.messageTaken();
       yield request as Q;
     }
