@@ -48,6 +48,8 @@ async function serve(config: AgentConfig): Promise<number> {
   for (const signal of ["SIGTERM", "SIGINT", "SIGQUIT"] as const) {
     Deno.addSignalListener(signal, () => stop(signal));
   }
+  // A write beyond RLIMIT_FSIZE then fails with EFBIG, instead of ending the agent (setrlimit(2)).
+  Deno.addSignalListener("SIGXFSZ", () => {});
   const code = await stopped;
   log.info("stopped");
   return code;
