@@ -9,7 +9,7 @@ import { Counter } from "./copy_file.ts";
 import { CliError } from "./failure.ts";
 import { baseName } from "./local_path.ts";
 import { openProgress } from "./progress.ts";
-import { needTool, runTool, ToolMissing, toOperand } from "./sandbox_tools.ts";
+import { needTool, runTool, startTool, ToolMissing, toOperand } from "./sandbox_tools.ts";
 import type { Session } from "./session.ts";
 import { extractTar } from "./tar_extract.ts";
 import { measureDirectory, packDirectory } from "./tar_pack.ts";
@@ -20,8 +20,13 @@ const MAX_STDERR_BYTES = 4_096;
 /** How long to clean up in the sandbox after a failure or Ctrl-C. */
 const CLEAN_UP_MS = 5_000;
 
-/** GNU tar: "some files differ", that is, were written to while they were read. */
-const TAR_FILES_CHANGED = 1;
+/**
+ * GNU tar exits with 1, and says no more than this, where files were written to while they were read. To
+ * other tars 1 is any failure.
+ */
+const FILES_CHANGED_EXIT = 1;
+const FILES_CHANGED =
+  /^(tar: .*: ([Ff]ile changed as we read it|File removed before we read it)\n)+/;
 
 /** The sandbox's directory `remote` -> the local directory `local`. */
 export async function downloadDirectory(
@@ -35,9 +40,10 @@ export async function downloadDirectory(
   const total = io.stderr.isTerminal
     ? await measureRemote(client, remote, io.interrupt)
     : undefined;
-  const process = await client.processes.start(
+  const process = await startTool(
+    client,
     ["tar", "-c", "-f", "-", "-C", toOperand(remote), "."],
-    { signal: io.interrupt, env: { LC_ALL: "C" } },
+    io.interrupt,
   );
   const tar = new RemoteTar(process);
   try {
@@ -143,8 +149,9 @@ class RemoteTar {
         }
       }
       const { exitCode } = await this.#process.wait({ signal });
-      if (exitCode === TAR_FILES_CHANGED) this.hasChanged = true;
-      else if (exitCode !== 0) {
+      if (exitCode === FILES_CHANGED_EXIT && FILES_CHANGED.test(this.#stderr)) {
+        this.hasChanged = true;
+      } else if (exitCode !== 0) {
         throw new CliError(
           `tar failed in the sandbox: ${this.#stderr.trim() || `exit code ${exitCode}`}`,
           { kind: "failed-precondition" },

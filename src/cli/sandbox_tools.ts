@@ -3,6 +3,7 @@
 import type { AteenvClient } from "../client/client.ts";
 import { AteenvError } from "../client/error.ts";
 import { joinBytes } from "../client/byte_stream.ts";
+import type { ProcessHandle } from "../client/process.ts";
 import { CliError } from "./failure.ts";
 
 /** What a path of the sandbox is. `unknown` where no program can be asked; `reason` says why. */
@@ -37,26 +38,45 @@ export function toOperand(path: string): string {
 /** Thrown where a program cannot be run in the sandbox at all. */
 export class ToolMissing extends CliError {}
 
-/** Runs a program to its end. @throws {ToolMissing} */
+/** How often a tool is started again whose start was lost on the way. */
+const MAX_STARTS = 3;
+
+/**
+ * Starts a program that may as well run twice: where the answer was lost, it is started again.
+ *
+ * @throws {ToolMissing} where no process, or not this one, may be started.
+ */
+export async function startTool(
+  client: AteenvClient,
+  argv: readonly string[],
+  signal: AbortSignal,
+): Promise<ProcessHandle> {
+  for (let starts = 1;; starts++) {
+    try {
+      // LC_ALL: messages are shown as they are, and must not depend on the image.
+      return await client.processes.start(argv, { signal, env: { LC_ALL: "C" } });
+    } catch (error) {
+      if (!(error instanceof AteenvError)) throw error;
+      if (error.kind === "outcome-unknown" && starts < MAX_STARTS) continue;
+      if (!CANNOT_START.includes(error.kind)) throw error;
+      throw new ToolMissing(`cannot run ${argv[0]} in the sandbox: ${error.message}`, {
+        kind: error.kind,
+        cause: error,
+      });
+    }
+  }
+}
+
+/** Runs a program that may as well run twice to its end. @throws {ToolMissing} */
 export async function runTool(
   client: AteenvClient,
   argv: readonly string[],
   signal: AbortSignal,
 ): Promise<ToolResult> {
   const parts = { stdout: [] as Uint8Array[], stderr: [] as Uint8Array[] };
-  let exitCode: number;
-  try {
-    // LC_ALL: messages are shown as they are, and must not depend on the image.
-    const process = await client.processes.start(argv, { signal, env: { LC_ALL: "C" } });
-    for await (const { source, data } of process.output({ signal })) parts[source].push(data);
-    exitCode = (await process.wait({ signal })).exitCode;
-  } catch (error) {
-    if (!(error instanceof AteenvError) || !CANNOT_START.includes(error.kind)) throw error;
-    throw new ToolMissing(`cannot run ${argv[0]} in the sandbox: ${error.message}`, {
-      kind: error.kind,
-      cause: error,
-    });
-  }
+  const process = await startTool(client, argv, signal);
+  for await (const { source, data } of process.output({ signal })) parts[source].push(data);
+  const { exitCode } = await process.wait({ signal });
   const text = (source: "stdout" | "stderr") =>
     new TextDecoder().decode(joinBytes(parts[source])).trim();
   if (CANNOT_RUN.includes(exitCode)) {

@@ -5,6 +5,8 @@
 export interface FaultProxyOptions {
   /** Cuts a connection once it has carried this many bytes towards the client. */
   readonly cutAfterBytes?: number;
+  /** Cuts the connection that carries the so-many-th byte of all, in both directions; ascending. */
+  readonly cutAtTotalBytes?: readonly number[];
   /** Cuts a connection this long after it was made, in milliseconds. */
   readonly cutAfterMs?: number;
 }
@@ -51,6 +53,9 @@ export function startFaultProxy(target: string, options: FaultProxyOptions = {})
   let cuts = 0;
   let bytesToAgent = 0;
   let bytesToClient = 0;
+  let totalBase = 0;
+  let totalCuts = 0;
+  let current = options;
 
   const close = (link: Link) => {
     if (link.closed) return;
@@ -87,6 +92,11 @@ export function startFaultProxy(target: string, options: FaultProxyOptions = {})
         carried += count;
         if (toClient) bytesToClient += count;
         else bytesToAgent += count;
+        const next = proxy.options.cutAtTotalBytes?.[totalCuts];
+        if (next !== undefined && bytesToClient + bytesToAgent - totalBase >= next) {
+          totalCuts += 1;
+          return cutLink(link);
+        }
       }
     } catch {
       // One end has gone.
@@ -139,7 +149,15 @@ export function startFaultProxy(target: string, options: FaultProxyOptions = {})
     get bytesToClient() {
       return bytesToClient;
     },
-    options,
+    get options() {
+      return current;
+    },
+    /** Bytes and cuts of cutAtTotalBytes count anew. */
+    set options(value: FaultProxyOptions) {
+      current = value;
+      totalBase = bytesToAgent + bytesToClient;
+      totalCuts = 0;
+    },
     refuse: false,
     target,
     cut() {
