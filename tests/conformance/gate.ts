@@ -1,7 +1,10 @@
 // A FIFO that a process waits at: order between a test and its processes, without time.
 import type { AgentApi } from "../helpers/agent_api.ts";
 
-/** Shell text that waits at a gate: `read _ < "$1"` with the gate's path. */
+/**
+ * Shell text waits at a gate with `read _ <"$1"`. A gate is for one wait: whoever opened it may still hold it
+ * when the next wait begins.
+ */
 export interface Gate {
   /** Absolute path of the FIFO, for the shell text of the process that waits. */
   readonly path: string;

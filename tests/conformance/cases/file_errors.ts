@@ -1,8 +1,10 @@
 // The table of file errors: each code caused for real.
 import { assert, assertEquals } from "@std/assert";
 import { status } from "@grpc/grpc-js";
-import { rejectsWith } from "../../helpers/agent_api.ts";
-import type { ContractCase, Target } from "../contract_case.ts";
+import { AgentApi, rejectsWith } from "../../helpers/agent_api.ts";
+import { startAgentProcess } from "../../helpers/agent_process.ts";
+import { createTempDir } from "../../helpers/state_dir.ts";
+import type { ContractCase } from "../contract_case.ts";
 
 const { FAILED_PRECONDITION, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED } = status;
 
@@ -23,7 +25,7 @@ const canMount = await new Deno.Command("unshare", {
 const WORKSPACE_OF_ARGS =
   'for a in "$@"; do [ "$p" = --workspace ] && w=$a; p=$a; done; mkdir -p "$w/m"';
 
-async function refused({ api }: Target, path: string, code: status) {
+async function refused(api: AgentApi, path: string, code: status) {
   await rejectsWith(api.read(path), code);
   await rejectsWith(api.write(path, "x"), code);
 }
@@ -36,10 +38,10 @@ export const fileErrorCases: readonly ContractCase[] = [
       const { api, dir, root } = target;
       await api.write(`${dir}/d/file`, "F");
       for (const path of [`${dir}/d`, `${dir}/d/`, `${root}/${dir}/d`, ".", root]) {
-        await refused(target, path, FAILED_PRECONDITION);
+        await refused(target.api, path, FAILED_PRECONDITION);
       }
       await api.sh('ln -s d "$1/to-dir"', dir);
-      await refused(target, `${dir}/to-dir`, FAILED_PRECONDITION);
+      await refused(target.api, `${dir}/to-dir`, FAILED_PRECONDITION);
       assertEquals(await api.readText(`${dir}/d/file`), "F");
     },
   },
@@ -48,8 +50,8 @@ export const fileErrorCases: readonly ContractCase[] = [
     line: "a component that is no directory: FAILED_PRECONDITION",
     async run(target) {
       await target.api.write(`${target.dir}/file`, "F");
-      await refused(target, `${target.dir}/file/x`, FAILED_PRECONDITION);
-      await refused(target, `${target.dir}/file/x/y`, FAILED_PRECONDITION);
+      await refused(target.api, `${target.dir}/file/x`, FAILED_PRECONDITION);
+      await refused(target.api, `${target.dir}/file/x/y`, FAILED_PRECONDITION);
       assertEquals(await target.api.readText(`${target.dir}/file`), "F");
     },
   },
@@ -58,7 +60,7 @@ export const fileErrorCases: readonly ContractCase[] = [
     line: "a file with a trailing slash is a component that is no directory",
     async run(target) {
       await target.api.write(`${target.dir}/file`, "F");
-      await refused(target, `${target.dir}/file/`, FAILED_PRECONDITION);
+      await refused(target.api, `${target.dir}/file/`, FAILED_PRECONDITION);
       assertEquals(await target.api.readText(`${target.dir}/file`), "F");
     },
   },
@@ -68,7 +70,7 @@ export const fileErrorCases: readonly ContractCase[] = [
     async run(target) {
       await target.api.sh('cd "$1"; ln -s b a; ln -s a b; ln -s self self', target.dir);
       for (const name of ["a", "a/x", "self", "self/x"]) {
-        await refused(target, `${target.dir}/${name}`, FAILED_PRECONDITION);
+        await refused(target.api, `${target.dir}/${name}`, FAILED_PRECONDITION);
       }
     },
   },
@@ -86,21 +88,24 @@ export const fileErrorCases: readonly ContractCase[] = [
       await api.write(`${dir}/meanwhile`, "M");
       assertEquals(await api.readText(`${dir}/meanwhile`), "M");
       await Promise.all(reads);
-      await refused(target, `${dir}/fifo`, FAILED_PRECONDITION);
-      await refused(target, `${dir}/to-fifo`, FAILED_PRECONDITION);
+      await refused(target.api, `${dir}/fifo`, FAILED_PRECONDITION);
+      await refused(target.api, `${dir}/to-fifo`, FAILED_PRECONDITION);
       assertEquals(await api.sh('test -p "$1/fifo" && echo fifo', dir), "fifo");
     },
   },
   {
     id: "file-error.socket",
     line: "a socket: FAILED_PRECONDITION",
-    async run(target) {
-      if (target.workspace === undefined) return;
-      using _ = Deno.listen({
-        transport: "unix",
-        path: `${target.workspace}/${target.dir}/socket`,
+    lifecycle: true,
+    async run() {
+      await using workspace = await createTempDir();
+      await using agent = await startAgentProcess({
+        workspace: workspace.path,
+        flags: ["--unix", `${workspace.path}/socket`],
       });
-      await refused(target, `${target.dir}/socket`, FAILED_PRECONDITION);
+      using api = new AgentApi(agent.address);
+      await refused(api, "socket", FAILED_PRECONDITION);
+      await refused(api, `${workspace.path}/socket`, FAILED_PRECONDITION);
     },
   },
   {
@@ -108,8 +113,8 @@ export const fileErrorCases: readonly ContractCase[] = [
     line: "a device: FAILED_PRECONDITION, nothing opened",
     settings: { flags: ["--root", "/"] },
     async run(target) {
-      await refused(target, "/dev/null", FAILED_PRECONDITION);
-      await refused(target, "/dev/zero", FAILED_PRECONDITION);
+      await refused(target.api, "/dev/null", FAILED_PRECONDITION);
+      await refused(target.api, "/dev/zero", FAILED_PRECONDITION);
     },
   },
   {

@@ -95,7 +95,7 @@ export const getProcessCases: readonly ContractCase[] = [
     async run(target) {
       const { api } = target;
       const gate = await createGate(target);
-      const text = 'for i in 1 2 3; do (read _ <"$1") & done; echo started; exit 5';
+      const text = '(read _ <"$1") & (read _ <"$1") & echo started; exit 5';
       const id = await api.start(["sh", "-c", text, "sh", gate.path]);
       // The descendants end only when this says so: a finish before it waited for none of them.
       const process = await api.finished(id);

@@ -1,4 +1,5 @@
 // grpc.health.v1 and reflection.
+import { Buffer } from "node:buffer";
 import { assert, assertEquals } from "@std/assert";
 import { create } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
@@ -35,7 +36,7 @@ const encoder = new TextEncoder();
 function reflect(api: AgentApi, version: string, field: number, text: string): Promise<Uint8Array> {
   const bytes = encoder.encode(text);
   const request = new Uint8Array([field << 3 | 2, bytes.length, ...bytes]);
-  const same = (value: Uint8Array) => value as Buffer;
+  const same = (value: Uint8Array) => Buffer.from(value);
   const call = api.client.makeBidiStreamRequest(
     `/grpc.reflection.${version}.ServerReflection/ServerReflectionInfo`,
     same,
@@ -49,7 +50,7 @@ function reflect(api: AgentApi, version: string, field: number, text: string): P
     });
     call.on("error", reject);
     call.on("end", () => answer === undefined ? undefined : resolve(answer));
-    call.write(request as Buffer);
+    call.write(request);
   });
 }
 

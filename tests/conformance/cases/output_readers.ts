@@ -92,13 +92,13 @@ export const outputReaderCases: readonly ContractCase[] = [
     line: "output after the leader's exit is still drained (no SIGPIPE) and appended to the spool",
     async run(target) {
       const { api } = target;
-      const gate = await createGate(target);
-      const text = '(read _ <"$1"; echo late; read _ <"$1"; echo later) & echo early';
-      const id = await api.start(["sh", "-c", text, "sh", gate.path]);
+      const [gate, second] = [await createGate(target), await createGate(target, "second")];
+      const text = '(read _ <"$1"; echo late; read _ <"$2"; echo later) & echo early';
+      const id = await api.start(["sh", "-c", text, "sh", gate.path, second.path]);
       await api.finished(id);
       await gate.open();
       assertEquals(await untilStored(api, id, "late\n"), "early\nlate\n");
-      await gate.open();
+      await second.open();
       assertEquals(await untilStored(api, id, "later\n"), "early\nlate\nlater\n");
       assertEquals((await api.get(id)).status, ProcessStatus.COMPLETED);
     },

@@ -87,14 +87,15 @@ export const outputCases: readonly ContractCase[] = [
     line: "follow=true: everything, then new output as it comes",
     async run(target) {
       const { api } = target;
-      const gate = await createGate(target);
-      const text = 'echo 0; for i in 1 2 3; do read _ <"$1"; echo $i; done';
-      const id = await api.start(["sh", "-c", text, "sh", gate.path]);
+      const gates = [];
+      for (const name of ["1", "2", "3"]) gates.push(await createGate(target, name));
+      const text = 'echo 0; for gate; do read _ <"$gate"; echo "${gate##*/}"; done';
+      const id = await api.start(["sh", "-c", text, "sh", ...gates.map(({ path }) => path)]);
       using follower = api.outputs(id, { follow: true });
-      for (const step of ["0\n", "1\n", "2\n", "3\n"]) {
+      for (const [step, gate] of gates.entries()) {
         // Each comes while the process waits for the next.
-        await follower.until(step);
-        if (step !== "3\n") await gate.open();
+        await follower.until(`${step}\n`);
+        await gate.open();
       }
       assertEquals((await follower.rest()).text, "0\n1\n2\n3\n");
     },

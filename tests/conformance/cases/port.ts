@@ -1,4 +1,5 @@
 // The port: two protocols, metadata, sizes, deadlines, and what malformed input does not do.
+import { Buffer } from "node:buffer";
 import { assert, assertEquals } from "@std/assert";
 import { status } from "@grpc/grpc-js";
 import { AgentApi, rejectsWith } from "../../helpers/agent_api.ts";
@@ -24,7 +25,7 @@ async function answers({ api, address }: Target): Promise<void> {
 
 /** A method of a service as a client that was generated from another proto calls it. */
 function method(path: string) {
-  const same = (bytes: Uint8Array) => bytes as Buffer;
+  const same = (bytes: Uint8Array) => Buffer.from(bytes);
   return {
     path,
     requestStream: false,
@@ -151,7 +152,7 @@ export const portCases: readonly ContractCase[] = [
       );
       assert(answer.length > 0);
       using api = new AgentApi(address);
-      await rejectsWith(api.unary(method(GET_PROCESS), request as Buffer), NOT_FOUND, '"nobody"');
+      await rejectsWith(api.unary(method(GET_PROCESS), request), NOT_FOUND, '"nobody"');
     },
   },
   {
@@ -159,7 +160,7 @@ export const portCases: readonly ContractCase[] = [
     line: "unknown methods: UNIMPLEMENTED",
     async run(target) {
       const { api } = target;
-      const nothing = new Uint8Array(0) as Buffer;
+      const nothing = new Uint8Array(0);
       for (const path of ["/ateenv.v1alpha.ProcessService/Nope", "/no.Such/Method", "/x"]) {
         await rejectsWith(api.unary(method(path), nothing), UNIMPLEMENTED);
       }
@@ -172,7 +173,7 @@ export const portCases: readonly ContractCase[] = [
     async run(target) {
       const { api } = target;
       for (const bytes of [[0xff, 0xff, 0xff], [10, 100, 65], [10, 2, 0xc3, 0x28], [7]]) {
-        const call = api.unary(method(GET_PROCESS), new Uint8Array(bytes) as Buffer);
+        const call = api.unary(method(GET_PROCESS), new Uint8Array(bytes));
         const code = await call.then(() => 0, (error) => error.code);
         assert(code === status.INTERNAL || code === INVALID_ARGUMENT, `${bytes}: ${code}`);
       }

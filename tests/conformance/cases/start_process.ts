@@ -4,6 +4,7 @@ import { status } from "@grpc/grpc-js";
 import { ProcessStatus } from "../../../gen/ateenv/v1alpha/guest_pb.ts";
 import { rejectsWith } from "../../helpers/agent_api.ts";
 import type { ContractCase } from "../contract_case.ts";
+import { createGate } from "../gate.ts";
 
 const decoder = new TextDecoder();
 
@@ -113,20 +114,21 @@ export const startProcessCases: readonly ContractCase[] = [
   {
     id: "start.descriptors",
     line: "the child holds its three streams and nothing of the agent's",
-    async run({ api }) {
-      // ls itself opens the directory.
-      const { text } = await api.run([
-        "sh",
-        "-c",
-        "for fd in /proc/$$/fd/*; do readlink $fd; done",
-      ]);
-      const targets = text.trim().split("\n");
-      assertEquals(targets[0], "/dev/null");
-      const foreign = targets.slice(1).filter((name) =>
-        !/^pipe:|^socket:|^\/dev\/null$/.test(name)
-      );
-      assertEquals(foreign, []);
-      assert(targets.length <= 4, text);
+    async run(target) {
+      const { api } = target;
+      const gate = await createGate(target);
+      const list = "for fd in /proc/$$/fd/*; do readlink $fd; done";
+      const text = `readlink /proc/$$/fd/1 /proc/$$/fd/2; read _ <"$1"`;
+      const other = await api.start(["sh", "-c", text, "sh", gate.path]);
+      using reader = api.outputs(other, { follow: true });
+      while (reader.text.split("\n").length < 3) await reader.next();
+      const pipesOfOther = reader.text.trim().split("\n");
+      const held = (await api.run(["sh", "-c", list])).text.trim().split("\n");
+      await gate.open();
+      assertEquals(held[0], "/dev/null");
+      // Neither another process's pipes nor the agent's sockets and files.
+      assertEquals(held.filter((name) => pipesOfOther.includes(name)), []);
+      assertEquals(held.filter((name) => !/^pipe:|^\/dev\/null$/.test(name)), []);
     },
   },
   {
