@@ -31,8 +31,8 @@ export interface ParsedPath {
 
 /** Linux: NAME_MAX, in bytes. */
 const MAX_NAME_BYTES = 255;
-/** Linux: PATH_MAX, in bytes. The kernel's own answer is ENAMETOOLONG a little earlier. */
-const MAX_PATH_BYTES = 4096;
+/** Linux: PATH_MAX, in bytes, without the NUL byte at the end. */
+const MAX_PATH_BYTES = 4095;
 
 const encoder = new TextEncoder();
 
@@ -94,9 +94,7 @@ export class PathPolicy {
     if (requested.includes("\0")) {
       throw new AgentError("invalid-argument", "file path cannot contain a NUL byte");
     }
-    if (isLonger(requested, MAX_PATH_BYTES)) {
-      throw new AgentError("invalid-argument", `file path is longer than ${MAX_PATH_BYTES} bytes`);
-    }
+    this.checkLength(requested);
     const components: string[] = [];
     let last = "";
     for (const name of this.#absolute(requested).split("/")) {
@@ -115,6 +113,13 @@ export class PathPolicy {
       components,
       meansDirectory: last === "" || last === "." || last === "..",
     };
+  }
+
+  /** @throws {AgentError} invalid-argument if `path` is longer than what the kernel takes. */
+  checkLength(path: string): void {
+    if (isLonger(path, MAX_PATH_BYTES)) {
+      throw new AgentError("invalid-argument", `file path is longer than ${MAX_PATH_BYTES} bytes`);
+    }
   }
 
   #absolute(requested: string): string {

@@ -22,8 +22,7 @@ export class Pinner {
 
   /** Opens the directory at `path`. Throws what the OS throws; symlinks on the way are followed. */
   openDirectory(path: string): PinnedDirectory {
-    const fd = fs.openSync(path, O_PATH | fs.constants.O_DIRECTORY);
-    return new PinnedDirectory(fd, this.descriptorPath(fd));
+    return new PinnedDirectory(this, fs.openSync(path, O_PATH | fs.constants.O_DIRECTORY));
   }
 
   /** The path through which descriptor `fd` of this process is reached. */
@@ -51,9 +50,14 @@ export class Pinner {
 export class PinnedDirectory implements Disposable {
   #open = true;
 
-  constructor(readonly fd: number, readonly path: string) {}
+  /** The path through which it is reached, whatever has become of its own. */
+  readonly path: string;
 
-  /** The path of the entry `name` of this directory, whatever has become of the directory's own path. */
+  constructor(readonly pinner: Pinner, readonly fd: number) {
+    this.path = pinner.descriptorPath(fd);
+  }
+
+  /** The path of the entry `name` of this directory. */
   child(name: string): string {
     return `${this.path}/${name}`;
   }

@@ -3,8 +3,9 @@
 import fs from "node:fs";
 import { cancelledError } from "../errors.ts";
 import { MAX_PIECE_BYTES } from "../limits.ts";
+import { ChangedMeanwhile, changedOr } from "./changed_meanwhile.ts";
 import { fileError, refused } from "./file_error.ts";
-import { ChangedMeanwhile, type Resolver, type WorkspacePath } from "./resolve.ts";
+import type { Resolver, WorkspacePath } from "./resolve.ts";
 
 /**
  * O_NONBLOCK: a FIFO that took the file's place after the look cannot hold up the agent. O_NOCTTY: nor can
@@ -36,7 +37,7 @@ function openRegularFile(resolver: Resolver, requested: string): OpenFile {
     try {
       fd = fs.openSync(path.path, READ_FLAGS);
     } catch (error) {
-      throw changedOrFinal(error);
+      throw changedOr(error);
     }
     try {
       // open() went by a path (see Pinner): ask what it met. A file that was replaced meanwhile, as
@@ -69,14 +70,6 @@ export function describeKind(info: Deno.FileInfo): string {
   if (info.isFifo) return "it is a FIFO, not a regular file";
   if (info.isSocket) return "it is a socket, not a regular file";
   return "it is a device, not a regular file";
-}
-
-function changedOrFinal(error: unknown): unknown {
-  const code = (error as { code?: string }).code;
-  return code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP" || code === "ENXIO" ||
-      error instanceof Deno.errors.NotCapable
-    ? new ChangedMeanwhile("the file was exchanged", { cause: error })
-    : error;
 }
 
 /** One pread(2) on a thread of the runtime's pool; resolves to a part of a new buffer, empty at the end. */

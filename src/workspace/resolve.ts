@@ -1,6 +1,7 @@
 // The only maker of a WorkspacePath: which file on disk a request means, and that it may be reached.
 // Must not import anything of the agent outside this room but errors.ts.
 import { AgentError, osErrorCode } from "../errors.ts";
+import { ChangedMeanwhile, changedOr } from "./changed_meanwhile.ts";
 import { fileError, refused } from "./file_error.ts";
 import {
   type Access,
@@ -39,12 +40,7 @@ export interface WorkspacePath extends Disposable {
 /** Linux follows 40 symlinks in one path. */
 const MAX_LINKS = 40;
 /** How often a path is resolved anew when something on it was exchanged meanwhile. */
-const MAX_ATTEMPTS = 16;
-
-/** Something changed between two looks: the next attempt sees the new state. */
-export class ChangedMeanwhile extends Error {
-  override readonly name = "ChangedMeanwhile";
-}
+const MAX_ATTEMPTS = 32;
 
 /** Where a walk stands. Outside the roots it is text only, never looked at on disk. */
 interface Position {
@@ -69,18 +65,27 @@ export class Resolver {
    */
   withPath<T>(requested: string, access: Access, use: (path: WorkspacePath) => T): T {
     const parsed = this.policy.parse(requested);
-    for (let attempt = 1;; attempt++) {
+    const causes: unknown[] = [];
+    for (;;) {
       try {
         using path = this.#resolve(parsed, access);
         return use(path);
       } catch (error) {
         if (!(error instanceof ChangedMeanwhile)) throw fileError(error, access, requested);
-        if (attempt < MAX_ATTEMPTS) continue;
-        const cause = error.cause;
-        if (cause !== undefined) throw fileError(cause, access, requested);
-        throw this.policy.refusal(requested);
+        causes.push(error.cause);
+        if (causes.length === MAX_ATTEMPTS) throw this.#giveUp(causes, access, requested);
       }
     }
+  }
+
+  /** An error that came every time is what it looks like; different ones mean that somebody races. */
+  #giveUp(causes: readonly unknown[], access: Access, requested: string): AgentError {
+    const [first, ...others] = causes.map(osErrorCode);
+    if (others.some((code) => code !== first)) {
+      return refused(access, requested, "components of the path keep being exchanged");
+    }
+    if (first === undefined) return this.policy.refusal(requested);
+    return fileError(causes[0], access, requested);
   }
 
   #resolve(parsed: ParsedPath, access: Access): WorkspacePath {
@@ -137,6 +142,7 @@ export class Resolver {
     try {
       this.#moveTo(at, "/", access);
       for (;;) {
+        if (at.directory !== undefined && at.missing.length === 0) this.#leap(at, rest, access);
         const name = rest.pop();
         if (name === undefined) return this.#endInDirectory(parsed, at, access);
         if (name === "..") {
@@ -212,6 +218,49 @@ export class Resolver {
     at.path = this.#realOf(child, access);
   }
 
+  /**
+   * Goes down as many plain components of `rest` at once as exist and lead to a place inside, and takes them
+   * off. What comes next is then missing, a symlink to look at, no directory, or the file itself. The number
+   * is found by halving: component by component, a path of 2,000 of them would take minutes, since an
+   * open costs Deno a readlink for each component above.
+   */
+  #leap(at: Position, rest: string[], access: Access): void {
+    let longest = 0;
+    // The last component is the file's.
+    while (longest < rest.length - 1 && rest[rest.length - 1 - longest] !== "..") longest++;
+    let reached = 0;
+    let length = longest;
+    while (reached < longest) {
+      const names = rest.slice(rest.length - length, rest.length - reached).toReversed();
+      if (this.#tryEnter(at, names.join("/"), access)) reached = length;
+      else longest = length - 1;
+      length = Math.ceil((reached + longest) / 2);
+    }
+    rest.length -= reached;
+  }
+
+  #tryEnter(at: Position, relative: string, access: Access): boolean {
+    let directory: PinnedDirectory;
+    try {
+      directory = this.pinner.openDirectory(at.directory!.child(relative));
+    } catch {
+      return false;
+    }
+    try {
+      const real = directory.realPath();
+      if (this.policy.allows(real, access)) {
+        at.directory![Symbol.dispose]();
+        at.directory = directory;
+        at.path = real;
+        return true;
+      }
+    } catch {
+      // Its path is not UTF-8: found out again by the component that leads there.
+    }
+    directory[Symbol.dispose]();
+    return false;
+  }
+
   #realOf(directory: PinnedDirectory, access: Access): string {
     const real = directory.realPath();
     if (!this.policy.allows(real, access)) throw new ChangedMeanwhile();
@@ -232,6 +281,7 @@ export class Resolver {
     info: Deno.FileInfo | undefined,
     meansDirectory: boolean,
   ): WorkspacePath {
+    this.policy.checkLength([...at.missing, name].reduce(joinPath, at.path));
     if (isNowhere(at, access)) throw notFound(parsed.requested);
     if (meansDirectory) {
       if (info !== undefined && !info.isDirectory) {
@@ -251,7 +301,9 @@ export class Resolver {
     info: Deno.FileInfo | undefined,
   ): WorkspacePath {
     const directory = at.directory!;
-    if (!this.policy.allows([...at.missing, name].reduce(joinPath, at.path), access)) {
+    const real = [...at.missing, name].reduce(joinPath, at.path);
+    this.policy.checkLength(real);
+    if (!this.policy.allows(real, access)) {
       throw this.policy.refusal(parsed.requested);
     }
     if (info !== undefined && this.isAgentsFile(info)) throw this.policy.refusal(parsed.requested);
@@ -308,15 +360,6 @@ function readTarget(path: string, requested: string, access: Access): string {
     }
     throw changedOr(error);
   }
-}
-
-/** Errors that a component that was exchanged just now can cause; others are final. */
-function changedOr(error: unknown): unknown {
-  const code = osErrorCode(error);
-  return code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP" || code === "EINVAL" ||
-      code === "NotCapable"
-    ? new ChangedMeanwhile("a component of the path was exchanged", { cause: error })
-    : error;
 }
 
 /** A read needs all directories that its path names; a write makes those that are missing. */

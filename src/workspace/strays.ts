@@ -33,9 +33,9 @@ function removeFiles(pinner: Pinner, path: string, prefix: string): number {
     using directory = pinner.openDirectory(path);
     // A link that was put in its place leads to files that are not the agent's.
     if (directory.realPath() !== path) return 0;
-    for (const { name, isFile } of [...Deno.readDirSync(directory.path)]) {
-      if (!isFile || !name.startsWith(prefix)) continue;
-      Deno.removeSync(directory.child(name));
+    for (const { name } of [...Deno.readDirSync(directory.path)]) {
+      if (!name.startsWith(prefix)) continue;
+      Deno.removeSync(directory.child(name), { recursive: true });
       removed++;
     }
   } catch {

@@ -1,6 +1,7 @@
 // Where the content of an upload grows until it is renamed into place, and how it goes away again.
 // Must not import resolve.ts: what it gets is an open directory that was found to be inside.
 import { AgentError, osErrorCode } from "../errors.ts";
+import { ChangedMeanwhile, changedOr } from "./changed_meanwhile.ts";
 import { joinPath, parentPath } from "./path_policy.ts";
 import type { PinnedDirectory, Pinner } from "./pinned_directory.ts";
 import type { StrayNotes } from "./stray_notes.ts";
@@ -17,26 +18,30 @@ const IMPOSSIBLE_NAME = "x".repeat(1200);
 /** A file that has no place yet. Disposing closes it, and removes it unless it was renamed. */
 export class TemporaryFile implements Disposable {
   readonly file: Deno.FsFile;
+  /** The path of the file from its open directory, which is the agent's own. */
+  readonly path: string;
   #isPlaced = false;
 
   constructor(
     readonly directory: PinnedDirectory,
-    readonly name: string,
+    name: string,
     /** The directory that holds `directory`, if that is to go when it is empty. */
     readonly holder: PinnedDirectory | undefined,
   ) {
-    this.file = openVerified(directory.child(name));
-  }
-
-  /** The path of the file from its open directory. */
-  get path(): string {
-    return this.directory.child(this.name);
+    this.path = directory.child(name);
+    this.file = openVerified(this.path);
   }
 
   /** Renames the file to `path`, a path from an open directory. After that it is not removed any more. */
   placeAt(path: string): void {
     Deno.renameSync(this.path, path);
     this.#isPlaced = true;
+  }
+
+  /** Takes back {@linkcode placeAt}. */
+  takeBackFrom(path: string): void {
+    Deno.renameSync(path, this.path);
+    this.#isPlaced = false;
   }
 
   [Symbol.dispose](): void {
@@ -54,13 +59,16 @@ export class TemporaryFile implements Disposable {
 /** Opens a file that was made just now, and makes sure before the first byte that it is that one. */
 function openVerified(path: string): Deno.FsFile {
   const made = Deno.lstatSync(path);
-  const file = Deno.openSync(path, { write: true });
-  const opened = file.statSync();
-  if (!opened.isFile || opened.dev !== made.dev || opened.ino !== made.ino) {
-    file.close();
-    throw new AgentError("internal", "a temporary file was exchanged by another process");
+  let file: Deno.FsFile;
+  try {
+    file = Deno.openSync(path, { write: true });
+  } catch (error) {
+    throw changedOr(error);
   }
-  return file;
+  const opened = file.statSync();
+  if (opened.isFile && opened.dev === made.dev && opened.ino === made.ino) return file;
+  file.close();
+  throw new ChangedMeanwhile("another file was opened");
 }
 
 /** Makes temporary files on the mount of their target. */

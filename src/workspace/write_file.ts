@@ -2,17 +2,16 @@
 // Must not decide which file is meant: that is resolve.ts.
 import fs from "node:fs";
 import { AgentError, cancelledError, osErrorCode } from "../errors.ts";
+import { ChangedMeanwhile } from "./changed_meanwhile.ts";
 import { fileError, refused } from "./file_error.ts";
-import { joinPath } from "./path_policy.ts";
-import type { PinnedDirectory } from "./pinned_directory.ts";
+import { placeWithDirectories } from "./new_directories.ts";
 import { describeKind } from "./read_file.ts";
-import { ChangedMeanwhile, type Resolver, type WorkspacePath } from "./resolve.ts";
+import type { Resolver, WorkspacePath } from "./resolve.ts";
 import { Interruption, receiveInto } from "./receive.ts";
 import type { TemporaryFile, TemporaryFiles } from "./temporary_file.ts";
 
 const MAX_MODE = 0o7777;
 const NEW_FILE_MODE = 0o644;
-const NEW_DIRECTORY_MODE = 0o755;
 const SETGID = 0o2000;
 const SETID = 0o6000;
 
@@ -55,10 +54,12 @@ export async function writeFile(
     // A reset that came right behind the end of the stream is in a later turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve));
     if (signal.aborted) throw cancelledError();
-    const directory = resolver.withPath(requested, "write", (path) => {
-      return place(resolver, temporary, path, mode, fsync);
-    });
-    if (directory !== undefined) await syncDirectory(directory);
+    const toSync = resolver.withPath(
+      requested,
+      "write",
+      (path) => place(temporary, path, mode, fsync),
+    );
+    await syncAndClose(toSync);
     return bytes;
   } catch (error) {
     throw fileError(error, "write", requested);
@@ -72,40 +73,40 @@ function requireReplaceable(path: WorkspacePath): void {
 }
 
 /**
- * Gives the finished file its directories, owner and mode, and its name. Synchronous from the look at the old
- * file to the rename: no other call of this agent comes in between. Returns a descriptor of the directory
- * if it is to be synced.
+ * Gives the finished file its owner, mode, directories and name. Synchronous from the look at the old file to
+ * the rename: no other call of this agent comes in between. Returns descriptors of the directories that
+ * are to be synced.
  */
 function place(
-  resolver: Resolver,
   temporary: TemporaryFile,
   path: WorkspacePath,
   mode: number,
   fsync: boolean,
-): number | undefined {
+): number[] {
   requireReplaceable(path);
-  const made = new MadeDirectories(resolver, path);
+  const above = Deno.statSync(path.directory.path);
+  setOwnerAndMode(temporary, path, above, mode);
+  const toSync: number[] = [];
   try {
-    const directory = made.innermost;
-    setOwnerAndMode(temporary, path, directory, mode);
-    const fd = fsync ? fs.openSync(directory.path, fs.constants.O_RDONLY) : undefined;
-    try {
-      temporary.placeAt(directory.child(path.name));
-    } catch (error) {
-      if (fd !== undefined) fs.closeSync(fd);
-      throw renameError(error, path);
-    }
-    made.keep();
-    return fd;
-  } finally {
-    made[Symbol.dispose]();
+    if (fsync) toSync.push(fs.openSync(path.directory.path, fs.constants.O_RDONLY));
+    const [first, ...rest] = [...path.missing, path.name];
+    const target = path.directory.child(first!);
+    if (rest.length === 0) temporary.placeAt(target);
+    else toSync.push(...placeWithDirectories(temporary, target, rest, above, fsync));
+    return toSync;
+  } catch (error) {
+    toSync.forEach((fd) => fs.closeSync(fd));
+    throw renameError(error, path);
   }
 }
 
 function renameError(error: unknown, path: WorkspacePath): unknown {
   switch (osErrorCode(error)) {
     case "ENOENT": // The directory was removed since it was opened.
-    case "EISDIR": // A directory has come since the look.
+    case "EISDIR": // A directory has come since the look; so in the next two.
+    case "EEXIST":
+    case "ENOTEMPTY":
+    case "ENOTDIR":
       return new ChangedMeanwhile("the target was exchanged", { cause: error });
     case "EXDEV":
       return refused("write", path.requested, "its directory has moved to another file system");
@@ -113,73 +114,11 @@ function renameError(error: unknown, path: WorkspacePath): unknown {
   return error;
 }
 
-/** The directories of one upload that were not there. Disposing removes them again unless they are kept. */
-class MadeDirectories implements Disposable {
-  readonly #opened: PinnedDirectory[] = [];
-  readonly #made: string[] = [];
-  readonly #base: PinnedDirectory;
-
-  constructor(resolver: Resolver, path: WorkspacePath) {
-    this.#base = path.directory;
-    let real = path.realDirectory;
-    try {
-      for (const name of path.missing) {
-        real = joinPath(real, name);
-        this.#make(resolver, name, real);
-      }
-    } catch (error) {
-      this[Symbol.dispose]();
-      throw error;
-    }
-  }
-
-  get innermost(): PinnedDirectory {
-    return this.#opened.at(-1) ?? this.#base;
-  }
-
-  #make(resolver: Resolver, name: string, expected: string): void {
-    const path = this.innermost.child(name);
-    try {
-      Deno.mkdirSync(path, { mode: NEW_DIRECTORY_MODE });
-    } catch (error) {
-      // Somebody was faster, or its parent is gone: the next attempt sees what there is now.
-      const code = osErrorCode(error);
-      if (code !== "EEXIST" && code !== "ENOENT") throw error;
-      throw new ChangedMeanwhile("a directory has come or gone", { cause: error });
-    }
-    this.#made.push(path);
-    const directory = resolver.pinner.openDirectory(path);
-    this.#opened.push(directory);
-    if (directory.realPath() !== expected) throw new ChangedMeanwhile();
-    // Through the descriptor, not the name: chmod follows symlinks. A directory with setgid hands that on.
-    const { mode } = Deno.statSync(directory.path);
-    const wanted = NEW_DIRECTORY_MODE | (mode! & SETGID);
-    if ((mode! & MAX_MODE) !== wanted) Deno.chmodSync(directory.path, wanted);
-  }
-
-  /** From now on they stay. */
-  keep(): void {
-    this.#made.length = 0;
-  }
-
-  [Symbol.dispose](): void {
-    for (const path of this.#made.toReversed()) {
-      try {
-        Deno.removeSync(path); // rmdir: what somebody has put something into stays.
-      } catch {
-        break;
-      }
-    }
-    for (const directory of this.#opened) directory[Symbol.dispose]();
-    this.#opened.length = 0;
-  }
-}
-
 /** Makes owner and mode of the temporary file those that its target is to have. */
 function setOwnerAndMode(
   temporary: TemporaryFile,
   path: WorkspacePath,
-  directory: PinnedDirectory,
+  above: Deno.FileInfo,
   mode: number,
 ): void {
   const old = path.info;
@@ -187,7 +126,6 @@ function setOwnerAndMode(
   let ownerIsKept = true;
   if (old === undefined) {
     // A directory with setgid hands its group on to what is made in it.
-    const above = Deno.statSync(directory.path);
     const gid = (above.mode! & SETGID) === 0 ? own.gid : above.gid;
     if (gid !== own.gid) tryChown(temporary, null, gid);
   } else if (old.uid !== own.uid || old.gid !== own.gid) {
@@ -221,9 +159,15 @@ function tryChown(temporary: TemporaryFile, uid: number | null, gid: number | nu
   }
 }
 
-/** Syncs a directory, so that a rename in it is on stable storage, and closes it. */
-function syncDirectory(fd: number): Promise<void> {
-  return new Promise<void>((resolve, reject) => {
-    fs.fsync(fd, (error) => error ? reject(error) : resolve());
-  }).finally(() => fs.closeSync(fd));
+/** Syncs directories, so that what was renamed into them is on stable storage, and closes them. */
+async function syncAndClose(descriptors: readonly number[]): Promise<void> {
+  try {
+    for (const fd of descriptors) {
+      await new Promise<void>((resolve, reject) => {
+        fs.fsync(fd, (error) => error ? reject(error) : resolve());
+      });
+    }
+  } finally {
+    descriptors.forEach((fd) => fs.closeSync(fd));
+  }
 }
