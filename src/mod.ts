@@ -5,10 +5,10 @@
  * Client of the `ateenv.v1alpha` API: runs commands and moves files in a sandbox, over connections
  * that may be cut at any time.
  *
- * ```ts no-eval
- * import { connect } from "./mod.ts";
+ * ```ts
+ * import { connect } from "@ateenv/ateenvd";
  *
- * await using client = await connect("127.0.0.1:8080");
+ * await using client = await connect();
  * await client.files.write("hello.sh", "echo hello; exit 3\n");
  * const { stdout, exitCode } = await client.shell("sh hello.sh");
  * console.log(stdout, exitCode);

@@ -1,6 +1,7 @@
 // The command line: what can be typed, and which function it means. argv -> exit code.
 // Must not touch the process it runs in: everything goes through Stdio.
 import { Command, CommanderError, Option } from "commander";
+import { DEFAULT_ADDRESS } from "../client/connect.ts";
 import { VERSION } from "../version.ts";
 import { copy } from "./copy.ts";
 import { doctor } from "./doctor.ts";
@@ -10,7 +11,7 @@ import { health } from "./health.ts";
 import { collectVariable, parseDuration, parseMode, parseOffsets } from "./options.ts";
 import { kill, logs, start, status, wait } from "./process_commands.ts";
 import { run } from "./run.ts";
-import { DEFAULT_ADDRESS, Session, type TargetOptions } from "./session.ts";
+import { Session, type TargetOptions } from "./session.ts";
 import { Interrupt, OutputClosed, type Stdio, writeText } from "./stdio.ts";
 
 /** Runs one command line; never throws, never exits. */

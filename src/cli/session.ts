@@ -1,7 +1,7 @@
 // What every command gets: the agent that is meant, the standard streams, and how to answer.
 import { parseAddress } from "../client/address.ts";
 import type { AteenvClient } from "../client/client.ts";
-import { connect } from "../client/connect.ts";
+import { connect, DEFAULT_ADDRESS } from "../client/connect.ts";
 import type { TlsFiles } from "../client/readyz.ts";
 import { CliError } from "./failure.ts";
 import { type Stdio, writeText } from "./stdio.ts";
@@ -15,9 +15,6 @@ export interface TargetOptions {
   readonly tlsKey?: string;
   readonly json?: boolean;
 }
-
-/** Where an agent listens unless it is told otherwise. */
-export const DEFAULT_ADDRESS = "127.0.0.1:8080";
 
 /** A person waits: a wrong address must show in less than two seconds. */
 const CONNECT_TIMEOUT_MS = 1_500;
@@ -37,7 +34,7 @@ export class Session {
   }
 
   get address(): string {
-    return this.#options.address ?? this.io.env("ATEENV_ADDRESS") ?? DEFAULT_ADDRESS;
+    return this.#options.address ?? nonEmpty(this.io.env("ATEENV_ADDRESS")) ?? DEFAULT_ADDRESS;
   }
 
   /** Token file by option or variable. */

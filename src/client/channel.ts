@@ -7,6 +7,7 @@ import {
   Metadata,
   type MethodDefinition,
 } from "@grpc/grpc-js";
+import { closeConnections } from "./connections.ts";
 import { abortError, AteenvError, fromServiceError, VERSION_KEY } from "./error.ts";
 
 /** How to reach the agent. */
@@ -56,6 +57,7 @@ export class Channel {
   readonly #closing = new AbortController();
   readonly #calls = new Set<Promise<void>>();
   #agentVersion: string | undefined;
+  #connectionsClosed: Promise<void> | undefined;
 
   constructor(options: ChannelOptions) {
     this.display = options.display;
@@ -226,12 +228,7 @@ export class Channel {
       this.#closing.abort(new AteenvError("closed", "the client is closed"));
     }
     await Promise.allSettled([...this.#calls]);
-    const subchannels = subchannelsOf(this.#client);
-    this.#client.close();
-    for (const subchannel of subchannels) {
-      subchannel.continueConnecting = false;
-      subchannel.backoffTimeout?.stop();
-    }
+    await (this.#connectionsClosed ??= closeConnections(this.#client));
   }
 
   #metadata(): Metadata {
@@ -270,27 +267,6 @@ export class Channel {
       },
     };
   }
-}
-
-/** What grpc-js 1.14 keeps of a connection. */
-interface Subchannel {
-  continueConnecting: boolean;
-  backoffTimeout?: { stop(): void };
-}
-
-/**
- * The connections of a client. grpc-js lets the reconnect timer of a failed one run on after close(),
- * and may even connect once more; there is no public way to stop it. The tests, whose sanitizer sees such
- * a timer, show whether this still fits when grpc-js is updated; it does nothing where it does not.
- */
-function subchannelsOf(client: Client): Subchannel[] {
-  const channel = client.getChannel() as unknown as {
-    internalChannel?: {
-      subchannelPool?: { pool?: Record<string, { subchannel: Subchannel }[]> };
-    };
-  };
-  const pool = channel.internalChannel?.subchannelPool?.pool ?? {};
-  return Object.values(pool).flat().map(({ subchannel }) => subchannel);
 }
 
 /** `promise`, unless the signal is aborted first. What `promise` stands for goes on. */

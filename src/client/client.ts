@@ -56,10 +56,10 @@ export class AteenvClient implements AsyncDisposable {
   /**
    * Runs `command` with `sh -c` and waits for its end. An abort kills it.
    *
-   * ```ts no-eval
-   * import { connect } from "../mod.ts";
+   * ```ts
+   * import { connect } from "@ateenv/ateenvd";
    *
-   * await using client = await connect("127.0.0.1:8080");
+   * await using client = await connect();
    * const { stdout, stderr, exitCode } = await client.shell("ls | wc -l");
    * ```
    *

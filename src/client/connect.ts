@@ -3,6 +3,7 @@
 import { Buffer } from "node:buffer";
 import { readFile } from "node:fs/promises";
 import { isIP } from "node:net";
+import process from "node:process";
 import { checkServerIdentity } from "node:tls";
 import { create } from "@bufbuild/protobuf";
 import { type ChannelCredentials, credentials } from "@grpc/grpc-js";
@@ -41,14 +42,18 @@ const DEFAULT_CONNECT_TIMEOUT_MS = 5_000;
 const DEFAULT_KEEPALIVE_MS = 20_000;
 const DEFAULT_KEEPALIVE_TIMEOUT_MS = 10_000;
 
+/** Where an agent listens unless it is told otherwise. */
+export const DEFAULT_ADDRESS = "127.0.0.1:8080";
+
 /**
- * Connects to an agent: `host:port`, `http://host:port`, `https://host:port` or `unix:/path`. Fails at
- * once where nobody listens; afterwards lost connections are bridged.
+ * Connects to an agent: `host:port`, `http://host:port`, `https://host:port` or `unix:/path`; without an
+ * address to that of the variable ATEENV_ADDRESS, or to 127.0.0.1:8080. Fails at once where nobody
+ * listens; afterwards lost connections are bridged.
  *
- * ```ts no-eval
- * import { connect } from "../mod.ts";
+ * ```ts
+ * import { connect } from "@ateenv/ateenvd";
  *
- * await using client = await connect("127.0.0.1:8080");
+ * await using client = await connect();
  * const { stdout, exitCode } = await client.shell("uname -s");
  * console.log(exitCode, stdout);
  * ```
@@ -57,7 +62,7 @@ const DEFAULT_KEEPALIVE_TIMEOUT_MS = 10_000;
  * an address or options that cannot be meant.
  */
 export async function connect(
-  address: string,
+  address: string = defaultAddress(),
   options: ConnectOptions = {},
 ): Promise<AteenvClient> {
   const { signal, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = options;
@@ -81,6 +86,15 @@ export async function connect(
     ...DEFAULT_RETRY,
     ...options.retry,
   });
+}
+
+function defaultAddress(): string {
+  try {
+    return process.env.ATEENV_ADDRESS || DEFAULT_ADDRESS;
+  } catch {
+    // Deno, without the permission: as if it were not set.
+    return DEFAULT_ADDRESS;
+  }
 }
 
 /** Any answer shows that an agent is there: it may be draining, or have no health service. */

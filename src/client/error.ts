@@ -35,7 +35,7 @@ export interface AteenvErrorOptions {
  * Every error of the client library.
  *
  * ```ts
- * import { AteenvError } from "../mod.ts";
+ * import { AteenvError } from "@ateenv/ateenvd";
  *
  * const error = new AteenvError("not-found", 'file "a.txt" not found');
  * if (error.kind !== "not-found") throw error;

@@ -36,11 +36,13 @@ export class Files {
    * altogether is then exactly what the last attempt read. Otherwise the stream fails with
    * `interrupted`.
    *
-   * ```ts no-eval
-   * import { connect } from "../mod.ts";
+   * ```ts
+   * import { connect } from "@ateenv/ateenvd";
    *
-   * await using client = await connect("127.0.0.1:8080");
-   * for await (const chunk of client.files.read("build/app.tar")) console.log(chunk.length);
+   * await using client = await connect();
+   * await client.files.write("data.bin", new Uint8Array(3_000_000));
+   * let bytes = 0;
+   * for await (const chunk of client.files.read("data.bin")) bytes += chunk.length;
    * ```
    */
   read(path: string, options: AbortOptions = {}): ReadableStream<Uint8Array<ArrayBuffer>> {
@@ -69,12 +71,12 @@ export class Files {
    * After a lost connection text, bytes and what a function opens are sent again from the start. A
    * stream or iterable cannot be, once something was taken from it.
    *
-   * ```ts no-eval
-   * import { connect } from "../mod.ts";
+   * ```ts
+   * import { connect } from "@ateenv/ateenvd";
    *
-   * await using client = await connect("127.0.0.1:8080");
+   * await using client = await connect();
    * await client.files.write("bin/hello", "#!/bin/sh\necho hello\n", { mode: 0o755 });
-   * await client.files.write("data.bin", async () => (await Deno.open("data.bin")).readable);
+   * await client.files.write("data.bin", () => new Blob(["a stream, opened anew if need be"]).stream());
    * ```
    *
    * @throws {AteenvError} `outcome-unknown` where the answer was lost and the source cannot be read again.

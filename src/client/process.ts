@@ -88,10 +88,10 @@ export class ProcessHandle {
    * was cut. Without an error, the end of a follow means that the process has finished and that all of
    * its output was there. Each call is a reader of its own; leaving the loop ends it.
    *
-   * ```ts no-eval
-   * import { connect } from "../mod.ts";
+   * ```ts
+   * import { connect } from "@ateenv/ateenvd";
    *
-   * await using client = await connect("127.0.0.1:8080");
+   * await using client = await connect();
    * const process = await client.processes.start(["sh", "-c", "echo out; echo err >&2"]);
    * for await (const { source, data } of process.output()) {
    *   console.log(source, new TextDecoder().decode(data));

@@ -40,11 +40,11 @@ export class Processes {
    * An abort before the answer kills what may have been started and waits for that; an abort
    * afterwards does nothing: use {@linkcode ProcessHandle.kill}.
    *
-   * ```ts no-eval
-   * import { connect } from "../mod.ts";
+   * ```ts
+   * import { connect } from "@ateenv/ateenvd";
    *
-   * await using client = await connect("127.0.0.1:8080");
-   * const process = await client.processes.start(["ls", "-l"], { cwd: "src", env: { LC_ALL: "C" } });
+   * await using client = await connect();
+   * const process = await client.processes.start(["ls", "-l"], { cwd: "/", env: { LC_ALL: "C" } });
    * const { exitCode } = await process.wait();
    * ```
    *

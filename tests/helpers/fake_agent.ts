@@ -180,11 +180,16 @@ export async function startFakeAgent(): Promise<FakeAgent> {
       const fault = await enter("writeFile", call.metadata);
       if (fault !== undefined && fault.afterBytes === undefined) return done(toError(fault));
       let received = 0;
-      for await (const message of call as AsyncIterable<WriteFileRequest>) {
-        if (message.path !== "") path = message.path;
-        parts.push(message.chunk);
-        received += message.chunk.length;
-        if (fault !== undefined && received >= fault.afterBytes!) return done(toError(fault));
+      try {
+        for await (const message of call as AsyncIterable<WriteFileRequest>) {
+          if (message.path !== "") path = message.path;
+          parts.push(message.chunk);
+          received += message.chunk.length;
+          if (fault !== undefined && received >= fault.afterBytes!) return done(toError(fault));
+        }
+      } catch {
+        // The client has cancelled.
+        return;
       }
       const content = new Uint8Array(Buffer.concat(parts));
       agent.files.set(path, content);

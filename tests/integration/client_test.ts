@@ -169,6 +169,7 @@ Deno.test("an agent that stops gracefully, under load, many times: the client su
     const results = await Promise.all(reads);
     assert(results.every((bytes) => bytes.length === 200_000));
     await stopped;
+    assertEquals((await client.files.readBytes("f")).length, 200_000);
   }
   await agent[Symbol.asyncDispose]();
   await first[Symbol.asyncDispose]();
