@@ -64,3 +64,11 @@ export function fileError(error: unknown, verb: FileVerb, path: string): AgentEr
 export function refused(verb: FileVerb, path: string, reason: string): AgentError {
   return new AgentError("failed-precondition", `cannot ${verb} file "${path}": ${reason}`);
 }
+
+/** What stands in the way of treating something as a file, for a message. */
+export function describeKind(info: Deno.FileInfo): string {
+  if (info.isDirectory) return "it is a directory";
+  if (info.isFifo) return "it is a FIFO, not a regular file";
+  if (info.isSocket) return "it is a socket, not a regular file";
+  return "it is a device, not a regular file";
+}

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import { cancelledError } from "../errors.ts";
 import { MAX_PIECE_BYTES } from "../limits.ts";
 import { ChangedMeanwhile, changedOr } from "./changed_meanwhile.ts";
-import { fileError, refused } from "./file_error.ts";
+import { describeKind, fileError, refused } from "./file_error.ts";
 import type { Resolver, WorkspacePath } from "./resolve.ts";
 
 /**
@@ -62,14 +62,6 @@ function requireRegular(path: WorkspacePath): void {
   if (info === undefined) throw new Deno.errors.NotFound();
   if (info.isFile) return;
   throw refused("read", requested, describeKind(info));
-}
-
-/** What stands in the way of treating something as a file, for a message. */
-export function describeKind(info: Deno.FileInfo): string {
-  if (info.isDirectory) return "it is a directory";
-  if (info.isFifo) return "it is a FIFO, not a regular file";
-  if (info.isSocket) return "it is a socket, not a regular file";
-  return "it is a device, not a regular file";
 }
 
 /** One pread(2) on a thread of the runtime's pool; resolves to a part of a new buffer, empty at the end. */

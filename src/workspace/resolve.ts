@@ -2,7 +2,7 @@
 // Must not import anything of the agent outside this room but errors.ts.
 import { AgentError, osErrorCode } from "../errors.ts";
 import { ChangedMeanwhile, changedOr } from "./changed_meanwhile.ts";
-import { fileError, refused } from "./file_error.ts";
+import { describeKind, fileError, refused } from "./file_error.ts";
 import {
   type Access,
   isWithin,
@@ -178,7 +178,7 @@ export class Resolver {
         }
         if (isLast) return this.#endInFile(parsed, access, at, name, info, meansDirectory);
         if (info === undefined) at.missing.push(name);
-        else if (info.isDirectory) this.#enter(at, name, access);
+        else if (info.isDirectory) this.#enter(parsed, at, name, rest, access);
         else throw refused(access, parsed.requested, "a component of the path is not a directory");
       }
     } catch (error) {
@@ -198,6 +198,10 @@ export class Resolver {
     try {
       directory = this.pinner.openDirectory(path);
     } catch (error) {
+      // Users' programs do remove the whole workspace; a write makes the directories that it needs.
+      if (access === "write" && path === this.policy.root && osErrorCode(error) === "ENOENT") {
+        Deno.mkdirSync(path, { recursive: true });
+      }
       throw changedOr(error);
     }
     at.directory = directory;
@@ -206,11 +210,14 @@ export class Resolver {
   }
 
   /** Goes down into the directory `name`, which was seen to be one. */
-  #enter(at: Position, name: string, access: Access): void {
+  #enter(parsed: ParsedPath, at: Position, name: string, rest: string[], access: Access): void {
     let child: PinnedDirectory;
     try {
       child = this.pinner.openDirectory(at.directory!.child(name));
     } catch (error) {
+      if (error instanceof Deno.errors.NotCapable && this.policy.root === "/") {
+        refuseDevice(at.directory!.child(name), rest, parsed.requested, access);
+      }
       throw changedOr(error);
     }
     at.directory![Symbol.dispose]();
@@ -344,6 +351,20 @@ function lookUp(path: string): Deno.FileInfo | undefined {
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
+  }
+}
+
+/**
+ * Deno opens nothing in /dev, /proc and /sys without all permissions, not even the directories. What lies there
+ * can be looked at all the same, and a device is refused as what it is.
+ */
+function refuseDevice(path: string, rest: string[], requested: string, access: Access): void {
+  for (const name of rest.toReversed()) {
+    path += `/${name}`;
+    const info = lookUp(path);
+    if (info?.isDirectory) continue;
+    if (info === undefined || info.isFile || info.isSymlink) return;
+    throw refused(access, requested, describeKind(info));
   }
 }
 

@@ -142,27 +142,34 @@ export class TemporaryFiles {
     this.notes.add(joinPath(topPath, TEMPORARY_DIRECTORY));
     const path = top.child(TEMPORARY_DIRECTORY);
     for (let attempt = 1;; attempt++) {
+      const isMade = makeDirectory(path);
       try {
-        try {
-          Deno.mkdirSync(path, { mode: 0o700 });
-        } catch (error) {
-          if (osErrorCode(error) !== "EEXIST") throw error;
-        }
         const info = Deno.lstatSync(path);
         if (!info.isDirectory || info.uid !== this.pinner.ownUid() || (info.mode! & 0o077) !== 0) {
+          const name = joinPath(topPath, TEMPORARY_DIRECTORY);
           throw new AgentError(
             "failed-precondition",
-            `"${
-              joinPath(topPath, TEMPORARY_DIRECTORY)
-            }" is in the way: it is not a directory of the agent's with mode 0700`,
+            `"${name}" is in the way: it is not a directory of the agent's with mode 0700`,
           );
         }
         return createIn(this.pinner.openDirectory(path), top, this.notes.filePrefix());
       } catch (error) {
+        if (isMade) ignoreErrors(() => Deno.removeSync(path));
         // Another upload has finished and removed the directory in between.
         if (osErrorCode(error) !== "ENOENT" || attempt === MAX_ATTEMPTS) throw error;
       }
     }
+  }
+}
+
+/** Whether the directory was not there before. */
+function makeDirectory(path: string): boolean {
+  try {
+    Deno.mkdirSync(path, { mode: 0o700 });
+    return true;
+  } catch (error) {
+    if (osErrorCode(error) === "EEXIST") return false;
+    throw error;
   }
 }
 

@@ -3,9 +3,8 @@
 import fs from "node:fs";
 import { AgentError, cancelledError, osErrorCode } from "../errors.ts";
 import { ChangedMeanwhile } from "./changed_meanwhile.ts";
-import { fileError, refused } from "./file_error.ts";
+import { describeKind, fileError, refused } from "./file_error.ts";
 import { placeWithDirectories } from "./new_directories.ts";
-import { describeKind } from "./read_file.ts";
 import type { Resolver, WorkspacePath } from "./resolve.ts";
 import { Interruption, receiveInto } from "./receive.ts";
 import type { TemporaryFile, TemporaryFiles } from "./temporary_file.ts";
