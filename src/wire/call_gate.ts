@@ -103,6 +103,11 @@ export class CallGate {
       this.#options.answerHttp(stream, headers);
       return;
     }
+    // grpc-js would say 415 too, but Deno's constants lack it, and 200 goes out.
+    if (!String(headers["content-type"] ?? "").startsWith("application/grpc")) {
+      stream.respond({ ":status": 415 }, { endStream: true });
+      return;
+    }
     const call = new ServerCall(stream, headers, this.#options.peerOf(session), this.#options);
     // The answer is complete: whatever else the client sends of its request is of no use.
     stream.once("finish", () => {

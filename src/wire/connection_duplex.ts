@@ -23,6 +23,12 @@ export interface ConnectionDuplexOptions {
 const CLOSE_AFTER_EOF_MS = 100;
 /** Most bytes joined into one write. */
 const MAX_JOINED_BYTES = 256 * 1024;
+/**
+ * Turns of the event loop that frames wait for those that follow: node:http2 gives the headers of an answer
+ * at once, its message at the end of the turn, its trailers two turns later. A turn with nothing else to
+ * do takes some ten microseconds; a write to the kernel, which wakes the peer, takes as long as all three.
+ */
+const TURNS_HELD = 3;
 /** Bytes that wait in the stream before node:http2 is told to wait. */
 const WRITE_HIGH_WATER_BYTES = 128 * 1024;
 
@@ -36,6 +42,9 @@ export class ConnectionDuplex extends Duplex {
   #reading = false;
   #closing: Timer | undefined;
   #joined: Uint8Array | undefined;
+  /** Set while frames are held back. */
+  #releasing: ReturnType<typeof setImmediate> | undefined;
+  #heldBytes = 0;
 
   constructor(transport: Transport, options: ConnectionDuplexOptions) {
     super({
@@ -82,6 +91,36 @@ export class ConnectionDuplex extends Duplex {
     } finally {
       this.#reading = false;
     }
+  }
+
+  /** Holds back what is written for a moment: an answer then leaves in one write instead of three. */
+  override write(chunk: unknown, encoding?: unknown, done?: unknown): boolean {
+    if (this.#releasing === undefined) this.cork();
+    this.#heldBytes += (chunk as Uint8Array).length;
+    const takesMore = super.write(chunk, encoding as BufferEncoding, done as () => void);
+    if (this.#heldBytes >= MAX_JOINED_BYTES) this.#release();
+    else if (this.#releasing === undefined) this.#releaseLater(TURNS_HELD);
+    return takesMore;
+  }
+
+  #releaseLater(turns: number): void {
+    this.#releasing = setImmediate(() => {
+      if (turns > 1) this.#releaseLater(turns - 1);
+      else this.#release();
+    });
+  }
+
+  #release(): void {
+    clearImmediate(this.#releasing);
+    this.#releasing = undefined;
+    this.#heldBytes = 0;
+    this.uncork();
+  }
+
+  /** The last frames, such as a GOAWAY, are given to the transport first. */
+  override destroy(error?: Error): this {
+    this.#release();
+    return super.destroy(error);
   }
 
   override _write(
