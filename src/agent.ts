@@ -51,7 +51,7 @@ export async function createAgent(
     openStateDir({ path: config.stateDir, isShared: config.isStateShared, log }),
   );
   const services: ServiceEntry[] = [];
-  const gauges: Gauge[] = [runtimeGauge(state)];
+  const gauges: Gauge[] = runtimeGauges(state);
 
   let workspace: Workspace | undefined;
   if (config.enableFilesystem) {
@@ -198,12 +198,19 @@ function authOf(config: AgentConfig) {
   }
 }
 
-function runtimeGauge(state: StateDir): Gauge {
-  return {
-    name: "process_open_fds",
-    help: "Open descriptors of the agent.",
-    read: () => [...Deno.readDirSync(`${state.path}/proc/self/fd`)].length,
-  };
+function runtimeGauges(state: StateDir): Gauge[] {
+  return [
+    {
+      name: "process_open_fds",
+      help: "Open descriptors of the agent.",
+      read: () => [...Deno.readDirSync(`${state.path}/proc/self/fd`)].length,
+    },
+    {
+      name: "process_resident_memory_bytes",
+      help: "Resident memory of the agent, in bytes.",
+      read: () => Deno.memoryUsage().rss,
+    },
+  ];
 }
 
 function processGauges(processes: ProcessTable): Gauge[] {

@@ -222,12 +222,14 @@ done
 IFS=$saved_ifs
 set +f
 
-net=$listen
+net=$listen sys=''
 if [ -n "$unix" ]; then
   unix_dir=$(directory --unix "$(dirname -- "$unix")") || exit 2
   unix=${unix_dir%/}/$(basename -- "$unix")
   check_comma --unix "$unix"
   net=$net,unix:$unix read=$read,$unix write=$write,$unix
+  # The socket is born 0600, which takes a umask.
+  sys=umask
   set -- "$@" --unix "$unix"
 fi
 grant_file() {
@@ -285,6 +287,7 @@ env_names="$env_names,GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION,GRPC_NODE_USE_A
 env_names="$env_names,GRPC_NODE_DEBUG_SEND_ERROR_DETAILS"
 
 permissions="--allow-read=$read$newline--allow-write=$write$newline--allow-net=$net$newline"
+[ -z "$sys" ] || permissions="$permissions--allow-sys=$sys$newline"
 permissions="$permissions--allow-env=$env_names"
 [ -z "$run" ] || permissions="$permissions$newline$run"
 if [ -n "$compile" ]; then

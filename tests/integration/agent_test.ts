@@ -91,6 +91,7 @@ Deno.test("agent: /metrics counts what runs", async () => {
   const response = await fetch(`http://${agent.address}/metrics`);
   const text = await toText(response.body!);
   assert(/^ateenv_running_processes 1$/m.test(text), text);
+  assert(/^process_resident_memory_bytes [1-9]\d*$/m.test(text), text);
   assert(/^process_open_fds [1-9]\d*$/m.test(text), text);
   await sleeper.kill();
 });
