@@ -4,8 +4,10 @@ import { parseArgs } from "node:util";
 import type { Finding, Scenario, SoakContext } from "./scenario.ts";
 import { manyProcesses } from "./scenarios/many_processes.ts";
 import { crashes } from "./scenarios/crashes.ts";
+import { fuzz } from "./scenarios/fuzz.ts";
+import { mixedLoad } from "./scenarios/mixed_load.ts";
 
-const SCENARIOS: readonly Scenario[] = [manyProcesses, crashes];
+const SCENARIOS: readonly Scenario[] = [manyProcesses, crashes, fuzz, mixedLoad];
 
 const { values } = parseArgs({
   args: Deno.args,
@@ -16,6 +18,12 @@ const { values } = parseArgs({
     seed: { type: "string" },
   },
 });
+
+/** A scenario that fails and then cannot be ended throws both errors in one. */
+function describe(error: unknown): string {
+  if (!(error instanceof SuppressedError)) return Deno.inspect(error);
+  return `${describe(error.suppressed)}\nand at the end: ${describe(error.error)}`;
+}
 
 const context: SoakContext = {
   scale: values.scale === undefined ? (values.tenth ? 0.1 : 1) : Number(values.scale),
@@ -33,7 +41,7 @@ for (const scenario of SCENARIOS) {
   try {
     findings = await scenario.run(context);
   } catch (error) {
-    console.error(error);
+    console.error(describe(error));
     findings = [{ what: "ran to its end", measured: String(error), wanted: "yes", ok: false }];
   }
   for (const { what, measured, wanted, ok } of findings) {

@@ -1,0 +1,148 @@
+// Some clients that use an agent in every way, until stdin ends: `load_worker.ts ADDRESS CLIENTS SEED`.
+// The last line is what they have done, and what they did not expect.
+import { type ServiceError, status } from "@grpc/grpc-js";
+import { AgentApi, rejectsWith } from "../../helpers/agent_api.ts";
+import { createRandom } from "../scenario.ts";
+
+/** The last line. */
+export interface LoadReport {
+  readonly done: Readonly<Record<string, number>>;
+  /** Codes that may happen, beside OK, and how often they did. */
+  readonly refused: Readonly<Record<string, number>>;
+  readonly unexpected: readonly string[];
+}
+
+const [address = "", clients = "1", seed = "0"] = Deno.args;
+
+const done: Record<string, number> = {};
+const refused: Record<string, number> = {};
+const unexpected: string[] = [];
+let stopping = false;
+
+/** What a client that was stopped for a while finds when it goes on, and a full agent. */
+const BEARABLE: ReadonlySet<status> = new Set([
+  status.RESOURCE_EXHAUSTED,
+  status.UNAVAILABLE,
+]);
+
+function same(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, index) => byte === b[index]);
+}
+
+function check(isTrue: boolean, what: string): void {
+  if (!isTrue) unexpected.push(what);
+}
+
+class LoadClient {
+  readonly #random: () => number;
+  readonly #name: string;
+  #api = new AgentApi(address);
+
+  constructor(seed: number) {
+    this.#random = createRandom(seed);
+    this.#name = `load-${seed}`;
+  }
+
+  readonly #operations: Readonly<Record<string, () => Promise<void>>> = {
+    run: async () => {
+      const lines = this.#below(2000);
+      const { process, text } = await this.#api.run(["sh", "-c", `seq ${lines}; exit 3`]);
+      check(process.exitCode === 3, `run: exit code ${process.exitCode}`);
+      const wanted = Array.from({ length: lines }, (_, index) => `${index + 1}\n`).join("");
+      check(text === wanted, `run: ${text.length} characters instead of ${wanted.length}`);
+    },
+    cancelFollow: async () => {
+      const id = await this.#api.start(["sh", "-c", "yes | head -c 20000000; exec sleep 10"]);
+      {
+        using reader = this.#api.outputs(id, { follow: true });
+        const most = this.#below(5_000_000);
+        while (reader.stdoutBytes < most && await reader.next());
+      }
+      check(await this.#api.kill(id) === 137, "cancelFollow: no 137");
+    },
+    followDeadline: async () => {
+      const id = await this.#api.start(["sleep", "10"]);
+      using reader = this.#api.outputs(id, { follow: true, deadlineMs: this.#below(50) });
+      await rejectsWith(reader.rest(), status.DEADLINE_EXCEEDED);
+      await this.#api.kill(id);
+    },
+    startDeadline: async () => {
+      try {
+        const id = await this.#api.start(["sleep", "10"], { deadlineMs: 1 + this.#below(30) });
+        await this.#api.kill(id);
+      } catch (error) {
+        if ((error as ServiceError).code !== status.DEADLINE_EXCEEDED) throw error;
+      }
+    },
+    halfUpload: async () => {
+      const upload = this.#api.upload();
+      for (let count = 1 + this.#below(4); count > 0; count--) {
+        await upload.send({ path: `${this.#name}/half`, chunk: new Uint8Array(100_000) });
+      }
+      upload.cancel();
+      await rejectsWith(upload.answer, status.CANCELLED);
+    },
+    upAndDown: async () => {
+      const content = this.#bytes(this.#below(2_000_000));
+      await this.#api.write(`${this.#name}/file`, content);
+      check(same(await this.#api.read(`${this.#name}/file`), content), "upAndDown: other bytes");
+    },
+    cutDownload: async () => {
+      await this.#api.write(`${this.#name}/large`, new Uint8Array(4_000_000));
+      const { call } = this.#api.readStream(`${this.#name}/large`);
+      for await (const _ of call) break;
+      call.cancel();
+    },
+    leave: async () => {
+      await this.#api.start(["sh", "-c", "sleep 2 & sleep 1"]);
+    },
+    killAtOnce: async () => {
+      const code = await this.#api.kill(await this.#api.start(["true"]));
+      check(code === 0 || code === 137, `killAtOnce: ${code}`);
+    },
+    unknown: async () => {
+      await rejectsWith(this.#api.get("0".repeat(32)), status.NOT_FOUND);
+    },
+    reconnect: async () => {
+      const pending = this.#api.get("0".repeat(32)).catch(() => {});
+      this.#api[Symbol.dispose]();
+      this.#api = new AgentApi(address);
+      await pending;
+    },
+  };
+
+  async work(): Promise<void> {
+    const names = Object.keys(this.#operations);
+    while (!stopping) {
+      const name = names[this.#below(names.length)]!;
+      try {
+        await this.#operations[name]!();
+        done[name] = (done[name] ?? 0) + 1;
+      } catch (error) {
+        const { code } = error as ServiceError;
+        if (code !== undefined && BEARABLE.has(code)) {
+          refused[status[code]] = (refused[status[code]] ?? 0) + 1;
+        } else unexpected.push(`${name}: ${error}`);
+      }
+    }
+    this.#api[Symbol.dispose]();
+  }
+
+  #below(limit: number): number {
+    return Math.floor(this.#random() * limit);
+  }
+
+  #bytes(length: number): Uint8Array {
+    return Uint8Array.from({ length }, () => this.#random() * 256);
+  }
+}
+
+const working = Array.from(
+  { length: Number(clients) },
+  (_, index) => new LoadClient(Number(seed) * 1000 + index).work(),
+);
+for await (const _ of Deno.stdin.readable);
+stopping = true;
+await Promise.all(working);
+const report: LoadReport = { done, refused, unexpected: unexpected.slice(0, 20) };
+console.log(JSON.stringify(report));
