@@ -228,8 +228,8 @@ if [ -n "$unix" ]; then
   unix=${unix_dir%/}/$(basename -- "$unix")
   check_comma --unix "$unix"
   net=$net,unix:$unix read=$read,$unix write=$write,$unix
-  # The socket is born 0600, which takes a umask.
-  sys=umask
+  # The socket is born 0600, which takes a umask; Deno has no narrower word for that. Given up once bound.
+  sys=--allow-sys
   set -- "$@" --unix "$unix"
 fi
 grant_file() {
@@ -287,7 +287,7 @@ env_names="$env_names,GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION,GRPC_NODE_USE_A
 env_names="$env_names,GRPC_NODE_DEBUG_SEND_ERROR_DETAILS"
 
 permissions="--allow-read=$read$newline--allow-write=$write$newline--allow-net=$net$newline"
-[ -z "$sys" ] || permissions="$permissions--allow-sys=$sys$newline"
+[ -z "$sys" ] || permissions="$permissions$sys$newline"
 permissions="$permissions--allow-env=$env_names"
 [ -z "$run" ] || permissions="$permissions$newline$run"
 if [ -n "$compile" ]; then
