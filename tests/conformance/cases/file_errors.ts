@@ -111,10 +111,27 @@ export const fileErrorCases: readonly ContractCase[] = [
   {
     id: "file-error.device",
     line: "a device: FAILED_PRECONDITION, nothing opened",
+    async run({ api, dir }) {
+      // The null device, where the agent may make one.
+      const made = await api.sh('mknod "$1/device" c 1 3 2>/dev/null && echo yes; :', dir);
+      if (made !== "yes") return;
+      await refused(api, `${dir}/device`, FAILED_PRECONDITION);
+    },
+  },
+  {
+    id: "file-error.dev-null",
+    line: "/dev is closed by Deno's scopes (NotCapable), also with `--root /`",
     settings: { flags: ["--root", "/"] },
-    async run(target) {
-      await refused(target.api, "/dev/null", FAILED_PRECONDITION);
-      await refused(target.api, "/dev/zero", FAILED_PRECONDITION);
+    async run({ api }) {
+      for (const path of ["/dev/null", "/dev/zero", "/dev/full"]) {
+        const code = await api.read(path).then(() => 0, (error) => error.code);
+        assert(code === PERMISSION_DENIED || code === FAILED_PRECONDITION, `${path}: ${code}`);
+        const written = await api.write(path, "x").then(() => 0, (error) => error.code);
+        assert(
+          written === PERMISSION_DENIED || written === FAILED_PRECONDITION,
+          `${path}: ${written}`,
+        );
+      }
     },
   },
   {
