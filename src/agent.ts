@@ -47,6 +47,7 @@ export async function createAgent(
   clock: Clock = systemClock,
 ): Promise<Agent> {
   await using parts = new AsyncDisposableStack();
+  if (config.isStateTemporary) parts.defer(() => removeStateDir(config));
   const state = parts.use(
     openStateDir({ path: config.stateDir, isShared: config.isStateShared, log }),
   );
@@ -139,15 +140,12 @@ class RunningAgent implements Agent {
   }
 
   async shutdown(graceMs: number): Promise<void> {
-    if (this.#stopping) {
-      await this.#processes?.shutdown(0);
-    } else {
+    if (!this.#stopping) {
       this.#stopping = true;
-      await this.#stop(graceMs);
+      return await this.#stop(graceMs);
     }
-    if (this.#config.isStateTemporary) {
-      await Deno.remove(this.#config.stateDir, { recursive: true });
-    }
+    await this.#processes?.shutdown(0);
+    if (this.#config.isStateTemporary) await removeStateDir(this.#config);
   }
 
   async #stop(graceMs: number): Promise<void> {
@@ -161,6 +159,13 @@ class RunningAgent implements Agent {
   async [Symbol.asyncDispose](): Promise<void> {
     if (!this.#stopping) await this.shutdown(0);
   }
+}
+
+/** Idempotent: a hurried shutdown may meet the one that it overtakes. */
+async function removeStateDir({ stateDir }: AgentConfig): Promise<void> {
+  await Deno.remove(stateDir, { recursive: true }).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
 }
 
 async function openWorkspace(config: AgentConfig, log: Logger): Promise<Workspace> {

@@ -84,6 +84,24 @@ Deno.test("agent: an address that is taken leaves no lock behind", async () => {
   await assertRejects(() => createAgent(config, quiet), Deno.errors.AddrInUse);
 });
 
+Deno.test("agent: a temporary state directory goes, also when the start fails", async () => {
+  await using first = await startAgent();
+  await using workspace = await createTempDir();
+  const start = async (address: string) => {
+    const state = await Deno.makeTempDir();
+    await Deno.symlink("/proc", `${state}/proc`);
+    const flags = ["--listen", address, "--workspace", workspace.path, "--state-dir", state];
+    const config = configOf([...flags, "--state-temporary"]);
+    return { state, start: () => createAgent(config, quiet) };
+  };
+  const good = await start("127.0.0.1:0");
+  await (await good.start()).shutdown(0);
+  await assertRejects(() => Deno.lstat(good.state), Deno.errors.NotFound);
+  const bad = await start(first.address);
+  await assertRejects(bad.start, Deno.errors.AddrInUse);
+  await assertRejects(() => Deno.lstat(bad.state), Deno.errors.NotFound);
+});
+
 Deno.test("agent: /metrics counts what runs", async () => {
   await using agent = await startAgent();
   await using client = await connect(agent.address);
