@@ -22,14 +22,7 @@ async function serve(config: AgentConfig): Promise<number> {
   warnIfUnconfined(log);
   // Loaded here, so that --help and a mistake in the settings answer at once.
   const { createAgent } = await import("./agent.ts");
-  let agent;
-  try {
-    agent = await createAgent(config, log);
-  } catch (error) {
-    log.error("the agent cannot start", errorFields(error));
-    return 1;
-  }
-  giveUpPermissions();
+  const starting = createAgent(config, log);
   const { promise: stopped, resolve } = Promise.withResolvers<number>();
   let firstSignalMs: number | undefined;
   const stop = (signal: Deno.Signal) => {
@@ -38,11 +31,12 @@ async function serve(config: AgentConfig): Promise<number> {
     const graceMs = firstSignalMs === undefined ? config.shutdownGraceMs : 0;
     firstSignalMs ??= nowMs;
     log.info("stopping", { signal, graceMs });
-    agent.shutdown(graceMs).then(() => resolve(0), (error) => {
+    starting.then((agent) => agent.shutdown(graceMs)).then(() => resolve(0), (error) => {
       log.error("stopping failed", errorFields(error));
       resolve(1);
     });
   };
+  // Before the start is through: a signal that comes with the first readiness is obeyed like any other.
   // A shell that is init starts the agent with SIGQUIT ignored, and children would inherit that: what has
   // a handler here is back to its default in them.
   for (const signal of ["SIGTERM", "SIGINT", "SIGQUIT"] as const) {
@@ -50,6 +44,13 @@ async function serve(config: AgentConfig): Promise<number> {
   }
   // A write beyond RLIMIT_FSIZE then fails with EFBIG, instead of ending the agent (setrlimit(2)).
   Deno.addSignalListener("SIGXFSZ", () => {});
+  try {
+    await starting;
+  } catch (error) {
+    log.error("the agent cannot start", errorFields(error));
+    return 1;
+  }
+  giveUpPermissions();
   const code = await stopped;
   log.info("stopped");
   return code;
