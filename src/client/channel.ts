@@ -8,6 +8,7 @@ import {
   type MethodDefinition,
 } from "@grpc/grpc-js";
 import { closeConnections } from "./connections.ts";
+import { abortable, deferred } from "./deferred.ts";
 import { abortError, AteenvError, fromServiceError, VERSION_KEY } from "./error.ts";
 
 /** How to reach the agent. */
@@ -117,7 +118,7 @@ export class Channel {
     request: I,
     options: CallOptions = {},
   ): Promise<O> {
-    const { promise, resolve, reject } = Promise.withResolvers<O>();
+    const { promise, resolve, reject } = deferred<O>();
     const call = this.#begin(options.signal, () =>
       this.#client.makeUnaryRequest(
         method.path,
@@ -168,9 +169,15 @@ export class Channel {
     messages: AsyncIterable<I>,
     options: CallOptions = {},
   ): Promise<O> {
-    const { promise, resolve, reject } = Promise.withResolvers<O>();
-    const answered = Promise.withResolvers<void>();
+    const { promise, resolve, reject } = deferred<O>();
     let isAnswered = false;
+    let wake: (() => void) | undefined;
+    // Not Promise.race(): a promise that stays pending would keep every message that it was raced against.
+    const orAnswered = <T>(promise: Promise<T>) =>
+      new Promise<T | undefined>((resolve, reject) => {
+        wake = () => resolve(undefined);
+        promise.then(resolve, reject);
+      });
     const call = this.#begin(options.signal, () =>
       this.#client.makeClientStreamRequest(
         method.path,
@@ -180,7 +187,7 @@ export class Channel {
         {},
         (error, value) => {
           isAnswered = true;
-          answered.resolve();
+          wake?.();
           call.end();
           if (error) reject(call.errorOf(error));
           else resolve(value!);
@@ -191,20 +198,18 @@ export class Channel {
       const iterator = messages[Symbol.asyncIterator]();
       const inFlight: Promise<void>[] = [];
       for (;;) {
-        const next = isAnswered
-          ? undefined
-          : await Promise.race([iterator.next(), answered.promise]);
+        const next = isAnswered ? undefined : await orAnswered(iterator.next());
         if (isAnswered || next === undefined) {
           // Not awaited: a source that hangs must not hold up the answer.
           iterator.return?.()?.catch(() => {});
           return;
         }
         if (next.done) break;
-        const sent = Promise.withResolvers<void>();
+        const sent = deferred<void>();
         call.grpc.write(next.value, () => sent.resolve());
         inFlight.push(sent.promise);
         if (inFlight.length >= UPLOAD_WINDOW_MESSAGES) {
-          await Promise.race([inFlight.shift(), answered.promise]);
+          await orAnswered(inFlight.shift()!);
         }
       }
       call.grpc.end();
@@ -243,7 +248,7 @@ export class Channel {
     if (closing.aborted) throw abortError(closing);
     if (signal?.aborted) throw abortError(signal);
     const grpc = start();
-    const ended = Promise.withResolvers<void>();
+    const ended = deferred<void>();
     const onAbort = () => grpc.cancel();
     signal?.addEventListener("abort", onAbort, { once: true });
     closing.addEventListener("abort", onAbort, { once: true });
@@ -266,26 +271,5 @@ export class Channel {
         return fromServiceError(error, this.display);
       },
     };
-  }
-}
-
-/** `promise`, unless the signal is aborted first. What `promise` stands for goes on. */
-export async function abortable<T>(
-  promise: Promise<T>,
-  signal: AbortSignal | undefined,
-): Promise<T> {
-  if (signal === undefined) return await promise;
-  if (signal.aborted) {
-    promise.catch(() => {});
-    throw abortError(signal);
-  }
-  const aborted = Promise.withResolvers<never>();
-  const onAbort = () => aborted.reject(abortError(signal));
-  signal.addEventListener("abort", onAbort, { once: true });
-  try {
-    return await Promise.race([promise, aborted.promise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    promise.catch(() => {});
   }
 }

@@ -3,6 +3,7 @@
 // Leans on grpc-js 1.14 internals, and does nothing where they are not as expected; the tests of the client
 // show it by their sanitizers when grpc-js is updated.
 import type { Client } from "@grpc/grpc-js";
+import { deferred } from "./deferred.ts";
 
 /** As much of an http2 session as is used here. */
 interface Session {
@@ -45,7 +46,7 @@ export async function closeConnections(client: Client): Promise<void> {
 }
 
 function waitEnd(session: Session): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
+  const { promise, resolve } = deferred<void>();
   if (session.destroyed) resolve();
   const timer = setTimeout(() => session.destroy(), SESSION_CLOSE_MS);
   session.once("close", resolve);

@@ -3,7 +3,8 @@
 import { create } from "@bufbuild/protobuf";
 import { StartProcessRequestSchema } from "../../gen/ateenv/v1alpha/guest_pb.ts";
 import { processServiceDefinition } from "../wire/definitions.ts";
-import { abortable, type Channel } from "./channel.ts";
+import type { Channel } from "./channel.ts";
+import { abortable } from "./deferred.ts";
 import { AteenvError, isFromAgent, throwIfAborted } from "./error.ts";
 import { type AbortOptions, ProcessHandle } from "./process.ts";
 import { retried, type RetryPolicy } from "./retry.ts";

@@ -270,6 +270,27 @@ Deno.test("put and cat: stdin to a file and back, byte for byte", async () => {
   assertEquals(JSON.parse(empty.stdout), { path: "empty", bytes: 0 });
 });
 
+async function peakMib(pid: number): Promise<number> {
+  const { stdout } = await new Deno.Command("cat", { args: [`/proc/${pid}/status`] }).output();
+  return Number(/VmHWM:\s+(\d+)/.exec(new TextDecoder().decode(stdout))![1]) / 1024;
+}
+
+// Promise.race() of each message against the answer once kept all of them.
+Deno.test("put does not hold what it has sent", async () => {
+  await using agent = await startAgentProcess();
+  const child = await spawnCli(["put", "-", "big"], { address: agent.address });
+  const writer = child.stdin.getWriter();
+  const chunk = new Uint8Array(MIB);
+  for (let count = 0; count < 512; count++) await writer.write(chunk);
+  const peak = await peakMib(child.pid);
+  await writer.close();
+  assertEquals((await child.status).code, 0);
+  assertEquals((await Deno.stat(`${agent.workspace}/big`)).size, 512 * MIB);
+  assert(peak < 320, `peak RSS ${peak} MiB`);
+  await child.stdout.cancel();
+  await child.stderr.cancel();
+});
+
 Deno.test("cat into a reader that stalls holds little memory", async () => {
   await using agent = await startAgentProcess();
   {
@@ -279,10 +300,8 @@ Deno.test("cat into a reader that stalls holds little memory", async () => {
   const child = await spawnCli(["cat", "big"], { address: agent.address });
   const reader = child.stdout.getReader();
   for (let bytes = 0; bytes < 256 * MIB;) bytes += (await reader.read()).value!.length;
-  const { stdout } = await new Deno.Command("cat", { args: [`/proc/${child.pid}/status`] })
-    .output();
-  const peakKib = Number(/VmHWM:\s+(\d+)/.exec(new TextDecoder().decode(stdout))![1]);
-  assert(peakKib < 320 * 1024, `peak RSS ${Math.round(peakKib / 1024)} MiB`);
+  const peak = await peakMib(child.pid);
+  assert(peak < 320, `peak RSS ${peak} MiB`);
   child.kill("SIGKILL");
   await child.status;
   await reader.cancel();
