@@ -108,6 +108,9 @@ export interface AgentServer extends AsyncDisposable {
   close(graceMs: number): Promise<void>;
 }
 
+/** Milliseconds for the GOAWAY to a client that is sent away. */
+const GOAWAY_MS = 100;
+
 /** Bytes that a client may send ahead of the handler, per call and per connection. */
 const FLOW_WINDOW_BYTES = 4 * 1024 * 1024;
 
@@ -143,7 +146,7 @@ class RunningServer implements AgentServer {
   readonly #health: Health;
   readonly #metrics: Metrics;
   readonly #sessions = new Map<ServerHttp2Session, Connection>();
-  #entering: Connection | undefined;
+  #entering: { readonly connection: Connection; readonly duplex: ConnectionDuplex } | undefined;
   #streams = 0;
   #draining = false;
   #closed: Promise<void> | undefined;
@@ -290,7 +293,7 @@ class RunningServer implements AgentServer {
 
   /** Everything in here is synchronous, so `#entering` is the connection of the session that opens. */
   #serveHttp2(duplex: ConnectionDuplex, connection: Connection): void {
-    this.#entering = connection;
+    this.#entering = { connection, duplex };
     try {
       this.#inject(duplex);
     } finally {
@@ -299,23 +302,29 @@ class RunningServer implements AgentServer {
   }
 
   #sessionOpened(session: ServerHttp2Session): void {
-    const connection = this.#entering;
-    if (connection === undefined) {
+    if (this.#entering === undefined) {
       session.destroy();
       return;
     }
+    const { connection, duplex } = this.#entering;
     this.#sessions.set(session, connection);
     session.on("error", () => {});
     session.once("close", () => {
       this.#sessions.delete(session);
-      connection.end("session closed");
+      duplex.destroy();
     });
-    const endDuplex = connection.end;
-    connection.end = (reason) => {
-      if (session.destroyed) return endDuplex(reason);
-      session.destroy(undefined, constants.NGHTTP2_ENHANCE_YOUR_CALM);
-      // Time for the GOAWAY; a peer that does not read must not keep the connection.
-      this.#options.clock.setTimer(100, () => endDuplex(reason));
+    connection.end = (hostile) => {
+      if (session.destroyed) {
+        duplex.destroy();
+        return;
+      }
+      session.destroy(
+        undefined,
+        hostile ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_NO_ERROR,
+      );
+      // A peer that does not read its GOAWAY must not keep the connection.
+      const timer = this.#options.clock.setTimer(GOAWAY_MS, () => duplex.destroy());
+      duplex.once("close", () => timer.cancel());
     };
     session.settings({
       initialWindowSize: FLOW_WINDOW_BYTES,

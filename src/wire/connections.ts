@@ -34,8 +34,8 @@ export class Connection {
   certified = false;
   /** Told to go; does not count any more. */
   evicted = false;
-  /** Ends it at once, with a word to the peer where its protocol has one. */
-  end: (reason: string) => void;
+  /** Ends it at once; a peer that speaks HTTP/2 is told, and whether it is to blame. */
+  end: (hostile: boolean) => void;
 
   constructor(readonly transport: Transport, nowMs: number) {
     this.idleSinceMs = nowMs;
@@ -153,7 +153,7 @@ export class Connections {
     if (oldest === undefined) return false;
     oldest.evicted = true;
     this.#evicted++;
-    oldest.end("too many connections");
+    oldest.end(false);
     return true;
   }
 
@@ -200,7 +200,7 @@ export class Connections {
       onSent: (bytes) => inspector.sent(bytes),
       onFault: (fault) => {
         log.warn("connection closed", { peer: transport.peer, reason: fault });
-        connection.end(fault);
+        connection.end(true);
       },
     });
     const closed = new Promise<void>((resolve) => duplex.once("close", resolve));
