@@ -46,9 +46,7 @@ export type FileVerb = "read" | "write";
 export function fileError(error: unknown, verb: FileVerb, path: string): AgentError {
   if (error instanceof AgentError) return error;
   const code = osErrorCode(error);
-  if (code === "ENOENT") {
-    return new AgentError("not-found", `file "${path}" not found`, { cause: error });
-  }
+  if (code === "ENOENT") return fileNotFound(path, error);
   const kind = code === undefined ? "internal" : CODE_TO_KIND[code] ?? "internal";
   const reason = code === undefined
     ? "unexpected error"
@@ -58,6 +56,11 @@ export function fileError(error: unknown, verb: FileVerb, path: string): AgentEr
     ? `${CODE_TO_REASON[code]} (${code})`
     : code;
   return new AgentError(kind, `cannot ${verb} file "${path}": ${reason}`, { cause: error });
+}
+
+/** The error of a file that is not there. */
+export function fileNotFound(path: string, cause?: unknown): AgentError {
+  return new AgentError("not-found", `file "${path}" not found`, { cause });
 }
 
 /** A refusal that comes from what the path names, before the kernel is asked: FAILED_PRECONDITION. */

@@ -11,19 +11,49 @@ const SETGID = 0o2000;
 /** Paths relative to a descriptor may be this long before the next one is opened (PATH_MAX is 4,096). */
 const MAX_RELATIVE_LENGTH = 1024;
 
+/** Who is to own what is new; null for the agent's own user or group. */
+export interface NewOwner {
+  readonly uid: number | null;
+  readonly gid: number | null;
+}
+
+/** A new owner, and whether new directories hand their group on. */
+export interface InheritedOwner extends NewOwner {
+  readonly setgid: boolean;
+}
+
+/** The owner of what is new in the directory `above`: with its setgid bit set, that hands its group down. */
+export function ownerBelow(above: Deno.FileInfo, newOwner: NewOwner | undefined): InheritedOwner {
+  const setgid = (above.mode! & SETGID) !== 0;
+  return {
+    uid: newOwner?.uid ?? null,
+    gid: setgid ? above.gid : newOwner?.gid ?? null,
+    setgid,
+  };
+}
+
+/** Changes the owner where the agent may; whether it did. */
+export function tryChown(path: string, uid: number | null, gid: number | null): boolean {
+  try {
+    Deno.chownSync(path, uid, gid);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /**
  * Makes the directory `target` with all of `names` below it, the last of which is the file. They come into
  * being in the agent's own directory and appear in one rename: nobody can put a symlink among them
  * meanwhile, nobody sees half of them, and nothing is left of them when it fails.
  *
- * @param above The directory that will hold `target`; with its setgid bit set, its group is handed down.
  * @returns Descriptors of the new directories, if they are to be synced.
  */
 export function placeWithDirectories(
   temporary: TemporaryFile,
   target: string,
   names: readonly string[],
-  above: Deno.FileInfo,
+  owner: InheritedOwner,
   fsync: boolean,
 ): number[] {
   const staged = `${temporary.path}.d`;
@@ -31,8 +61,12 @@ export function placeWithDirectories(
   const opened: PinnedDirectory[] = [];
   let path = staged;
   let relativeLength = 0;
+  const make = () => {
+    makeDirectory(path, owner);
+    if (fsync) toSync.push(fs.openSync(path, fs.constants.O_RDONLY));
+  };
   try {
-    makeDirectory(path, above);
+    make();
     for (const name of names.slice(0, -1)) {
       if (relativeLength > MAX_RELATIVE_LENGTH) {
         const directory = temporary.directory.pinner.openDirectory(path);
@@ -42,8 +76,7 @@ export function placeWithDirectories(
       }
       path += `/${name}`;
       relativeLength += name.length + 1;
-      makeDirectory(path, above);
-      if (fsync) toSync.push(fs.openSync(path, fs.constants.O_RDONLY));
+      make();
     }
     path += `/${names.at(-1)}`;
     temporary.placeAt(path);
@@ -67,18 +100,11 @@ export function placeWithDirectories(
   }
 }
 
-/** A directory of mode 0755 whatever the umask, with the group that one made below `above` would have. */
-function makeDirectory(path: string, above: Deno.FileInfo): void {
+/** A directory of mode 0755 whatever the umask, with the owner that it is to have. */
+function makeDirectory(path: string, { uid, gid, setgid }: InheritedOwner): void {
   Deno.mkdirSync(path, { mode: MODE });
   const info = Deno.statSync(path);
-  const handsDown = (above.mode! & SETGID) !== 0;
-  if (handsDown && info.gid !== above.gid) {
-    try {
-      Deno.chownSync(path, null, above.gid);
-    } catch {
-      // The agent is not in that group: so would be a directory made by mkdir -p elsewhere and moved.
-    }
-  }
-  const wanted = handsDown ? MODE | SETGID : MODE;
+  if ((uid ?? info.uid) !== info.uid || (gid ?? info.gid) !== info.gid) tryChown(path, uid, gid);
+  const wanted = setgid ? MODE | SETGID : MODE;
   if ((info.mode! & MAX_MODE) !== wanted) Deno.chmodSync(path, wanted);
 }

@@ -4,7 +4,7 @@ import fs from "node:fs";
 import { cancelledError } from "../errors.ts";
 import { MAX_PIECE_BYTES } from "../limits.ts";
 import { ChangedMeanwhile, changedOr } from "./changed_meanwhile.ts";
-import { describeKind, fileError, refused } from "./file_error.ts";
+import { describeKind, fileError, fileNotFound, refused } from "./file_error.ts";
 import type { Resolver, WorkspacePath } from "./resolve.ts";
 
 /**
@@ -15,8 +15,9 @@ import type { Resolver, WorkspacePath } from "./resolve.ts";
 const READ_FLAGS = fs.constants.O_RDONLY | fs.constants.O_NONBLOCK | fs.constants.O_NOCTTY |
   fs.constants.O_NOFOLLOW;
 
-/** The kernel transfers whole pages; a buffer of one more than the size sees the end at once. */
 const PAGE_BYTES = 4096;
+/** Piece size where the size says nothing: beyond it, and in /proc, where all sizes are 0. */
+const UNEXPECTED_BYTES = 64 * 1024;
 
 /** A file that is open for reading. */
 interface OpenFile {
@@ -59,7 +60,7 @@ function openRegularFile(resolver: Resolver, requested: string): OpenFile {
 /** Refuses what is no regular file, before it is opened. */
 function requireRegular(path: WorkspacePath): void {
   const { info, requested } = path;
-  if (info === undefined) throw new Deno.errors.NotFound();
+  if (info === undefined) throw fileNotFound(requested);
   if (info.isFile) return;
   throw refused("read", requested, describeKind(info));
 }
@@ -103,8 +104,11 @@ export async function* readFile(
   };
   signal.addEventListener("abort", close, { once: true });
   const readNext = () => {
-    const expected = Math.ceil((size - position + 1) / PAGE_BYTES) * PAGE_BYTES;
-    const length = Math.min(MAX_PIECE_BYTES, Math.max(PAGE_BYTES, expected));
+    // Room for one byte more than is expected, so that a short read shows the end.
+    const expected = position < size
+      ? Math.ceil((size - position + 1) / PAGE_BYTES) * PAGE_BYTES
+      : UNEXPECTED_BYTES;
+    const length = Math.min(MAX_PIECE_BYTES, expected);
     const piece = readPiece(fd, length, position);
     piece.catch(() => {}); // It may fail while the consumer is busy; the await below tells.
     return piece;
@@ -118,7 +122,7 @@ export async function* readFile(
       if (piece.length === 0) return;
       position += piece.length;
       // Less than was asked for, and not less than was expected: the end, without asking again.
-      const isEnd = piece.byteLength < piece.buffer.byteLength && position >= size;
+      const isEnd = piece.byteLength < piece.buffer.byteLength && size > 0 && position >= size;
       if (!isEnd) ahead = readNext();
       yield piece;
       if (signal.aborted) throw cancelledError();

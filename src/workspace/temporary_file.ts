@@ -20,6 +20,8 @@ export class TemporaryFile implements Disposable {
   readonly file: Deno.FsFile;
   /** The path of the file from its open directory, which is the agent's own. */
   readonly path: string;
+  /** Owner, group and mode that the kernel gave it. */
+  readonly made: Deno.FileInfo;
   #isPlaced = false;
 
   constructor(
@@ -29,7 +31,8 @@ export class TemporaryFile implements Disposable {
     readonly holder: PinnedDirectory | undefined,
   ) {
     this.path = directory.child(name);
-    this.file = openVerified(this.path);
+    this.made = Deno.lstatSync(this.path);
+    this.file = openVerified(this.path, this.made);
   }
 
   /** Renames the file to `path`, a path from an open directory. After that it is not removed any more. */
@@ -57,8 +60,7 @@ export class TemporaryFile implements Disposable {
 }
 
 /** Opens a file that was made just now, and makes sure before the first byte that it is that one. */
-function openVerified(path: string): Deno.FsFile {
-  const made = Deno.lstatSync(path);
+function openVerified(path: string, made: Deno.FileInfo): Deno.FsFile {
   let file: Deno.FsFile;
   try {
     file = Deno.openSync(path, { write: true });

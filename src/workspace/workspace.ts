@@ -2,6 +2,7 @@
 // Must not import process/, spool/, rpc/, wire/ or anything of gRPC.
 import { AgentError, cancelledError } from "../errors.ts";
 import type { Logger } from "../log.ts";
+import type { NewOwner } from "./new_directories.ts";
 import { type Access, PathPolicy, type PathPolicyOptions } from "./path_policy.ts";
 import { Pinner } from "./pinned_directory.ts";
 import { readFile } from "./read_file.ts";
@@ -18,6 +19,11 @@ export interface WorkspaceOptions extends PathPolicyOptions {
   readonly stateDir: string;
   /** Whether a write is on stable storage when it returns. */
   readonly fsync: boolean;
+  /**
+   * Owner of new files and directories, where the agent may give them away; default: the agent. Of use with
+   * `--run-as`, so that the programs that run as another user can change what was uploaded.
+   */
+  readonly newOwner?: NewOwner | undefined;
   readonly log: Logger;
 }
 
@@ -28,6 +34,7 @@ export class Workspace implements AsyncDisposable {
   readonly #notes: StrayNotes;
   readonly #temporaryFiles: TemporaryFiles;
   readonly #fsync: boolean;
+  readonly #newOwner: NewOwner | undefined;
   readonly #log: Logger;
   readonly #calls = new Set<Call>();
   #isClosed = false;
@@ -40,6 +47,7 @@ export class Workspace implements AsyncDisposable {
     this.#notes = new StrayNotes(options.stateDir);
     this.#temporaryFiles = new TemporaryFiles(this.#pinner, options.root, this.#notes);
     this.#fsync = options.fsync;
+    this.#newOwner = options.newOwner;
     this.#log = options.log;
   }
 
@@ -72,6 +80,7 @@ export class Workspace implements AsyncDisposable {
       resolver: this.#resolver,
       temporaryFiles: this.#temporaryFiles,
       fsync: this.#fsync,
+      newOwner: this.#newOwner,
     };
     return await writeFile(context, path, mode, source, call.signal);
   }

@@ -4,14 +4,13 @@ import fs from "node:fs";
 import { AgentError, cancelledError, osErrorCode } from "../errors.ts";
 import { ChangedMeanwhile } from "./changed_meanwhile.ts";
 import { describeKind, fileError, refused } from "./file_error.ts";
-import { placeWithDirectories } from "./new_directories.ts";
+import { type NewOwner, ownerBelow, placeWithDirectories, tryChown } from "./new_directories.ts";
 import type { Resolver, WorkspacePath } from "./resolve.ts";
 import { Interruption, receiveInto } from "./receive.ts";
 import type { TemporaryFile, TemporaryFiles } from "./temporary_file.ts";
 
 const MAX_MODE = 0o7777;
 const NEW_FILE_MODE = 0o644;
-const SETGID = 0o2000;
 const SETID = 0o6000;
 
 /** What a write needs beside its arguments. */
@@ -20,6 +19,8 @@ export interface WriteContext {
   readonly temporaryFiles: TemporaryFiles;
   /** Whether content, file and directory are on stable storage when the call returns. */
   readonly fsync: boolean;
+  /** Owner of what is new, where that is not the agent. */
+  readonly newOwner: NewOwner | undefined;
 }
 
 /**
@@ -41,7 +42,7 @@ export async function writeFile(
     throw new AgentError("invalid-argument", "file mode cannot be greater than 07777");
   }
   if (signal.aborted) throw cancelledError();
-  const { resolver, temporaryFiles, fsync } = context;
+  const { resolver, temporaryFiles, fsync, newOwner } = context;
   try {
     using temporary = resolver.withPath(requested, "write", (path) => {
       requireReplaceable(path);
@@ -56,7 +57,7 @@ export async function writeFile(
     const toSync = resolver.withPath(
       requested,
       "write",
-      (path) => place(temporary, path, mode, fsync),
+      (path) => place(temporary, path, mode, newOwner, fsync),
     );
     await syncAndClose(toSync);
     return bytes;
@@ -65,7 +66,22 @@ export async function writeFile(
   }
 }
 
-/** What rename(2) cannot replace, and what nobody would want it to. */
+/**
+ * Only regular files are replaced. What that means where rename(2) differs from a write in place:
+ *
+ * | target | outcome |
+ * |---|---|
+ * | directory, FIFO, socket, device | FAILED_PRECONDITION: nothing is opened, no content is taken |
+ * | mount point: a bind-mounted single file such as /etc/hosts, a ConfigMap's subPath | FAILED_PRECONDITION (EBUSY). A write in place could tear and lose the old content; mount its directory |
+ * | on a read-only mount | FAILED_PRECONDITION (EROFS), before content is taken |
+ * | symlink | its target is replaced, the link stays; one that leads out is refused |
+ * | several hard links | this name gets the new content, the others keep the old (a package store that is linked into many trees is not damaged) |
+ * | a program being executed, a file held open | replaced; who has it open keeps the old content |
+ * | mode without w, owner another | replaced if the directory may be written, as mv does; the owner is kept where the agent may, else setuid and setgid go, unless a mode was given |
+ * | in a sticky directory and of another user, immutable, append-only | PERMISSION_DENIED (EPERM) |
+ * | ACL, extended attributes, file capabilities, security label | not kept: the new file has what the mode says |
+ * | overlayfs, lower layer | replaced in the upper layer |
+ */
 function requireReplaceable(path: WorkspacePath): void {
   const { info, requested } = path;
   if (info !== undefined && !info.isFile) throw refused("write", requested, describeKind(info));
@@ -80,18 +96,19 @@ function place(
   temporary: TemporaryFile,
   path: WorkspacePath,
   mode: number,
+  newOwner: NewOwner | undefined,
   fsync: boolean,
 ): number[] {
   requireReplaceable(path);
-  const above = Deno.statSync(path.directory.path);
-  setOwnerAndMode(temporary, path, above, mode);
+  const owner = ownerBelow(Deno.statSync(path.directory.path), newOwner);
+  setOwnerAndMode(temporary, path.info, owner, mode);
   const toSync: number[] = [];
   try {
     if (fsync) toSync.push(fs.openSync(path.directory.path, fs.constants.O_RDONLY));
     const [first, ...rest] = [...path.missing, path.name];
     const target = path.directory.child(first!);
     if (rest.length === 0) temporary.placeAt(target);
-    else toSync.push(...placeWithDirectories(temporary, target, rest, above, fsync));
+    else toSync.push(...placeWithDirectories(temporary, target, rest, owner, fsync));
     return toSync;
   } catch (error) {
     toSync.forEach((fd) => fs.closeSync(fd));
@@ -116,20 +133,18 @@ function renameError(error: unknown, path: WorkspacePath): unknown {
 /** Makes owner and mode of the temporary file those that its target is to have. */
 function setOwnerAndMode(
   temporary: TemporaryFile,
-  path: WorkspacePath,
-  above: Deno.FileInfo,
+  old: Deno.FileInfo | undefined,
+  newOwner: NewOwner,
   mode: number,
 ): void {
-  const old = path.info;
   let own = temporary.file.statSync();
+  const uid = old?.uid ?? newOwner.uid ?? temporary.made.uid;
+  const gid = old?.gid ?? newOwner.gid ?? temporary.made.gid;
   let ownerIsKept = true;
-  if (old === undefined) {
-    // A directory with setgid hands its group on to what is made in it.
-    const gid = (above.mode! & SETGID) === 0 ? own.gid : above.gid;
-    if (gid !== own.gid) tryChown(temporary, null, gid);
-  } else if (old.uid !== own.uid || old.gid !== own.gid) {
-    ownerIsKept = tryChown(temporary, old.uid, old.gid);
-    if (!ownerIsKept && old.gid !== own.gid) tryChown(temporary, null, old.gid);
+  if (uid !== own.uid || gid !== own.gid) {
+    ownerIsKept = tryChown(temporary.path, uid, gid) || old === undefined;
+    // A group that the agent is a member of it may give alone.
+    if (!ownerIsKept) tryChown(temporary.path, null, gid);
     own = temporary.file.statSync();
   }
   let wanted = mode;
@@ -145,16 +160,6 @@ function setOwnerAndMode(
   } catch (error) {
     // File systems without modes (FAT, some network ones) refuse: fine where nobody has asked for one.
     if (mode !== 0) throw error;
-  }
-}
-
-/** Changes the owner where the agent may; whether it did. */
-function tryChown(temporary: TemporaryFile, uid: number | null, gid: number | null): boolean {
-  try {
-    Deno.chownSync(temporary.path, uid, gid);
-    return true;
-  } catch {
-    return false;
   }
 }
 

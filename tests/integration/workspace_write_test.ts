@@ -81,6 +81,25 @@ Deno.test("the owner of an existing file is kept, with its setuid bit", async ()
   assertEquals(await modeOf(`${root}/file`), 0o4711);
 });
 
+Deno.test("with a new owner, what is new belongs to it, and what was there to its own", async () => {
+  if (!isRoot) return console.warn("SKIPPED: only root may give files away");
+  await using sandbox = await createSandbox({ newOwner: { uid: 12345, gid: 54321 } });
+  const { workspace, root } = sandbox;
+  await Deno.writeTextFile(`${root}/old`, "old");
+  await Deno.chown(`${root}/old`, 1, 2);
+  await writeText(workspace, "old", "x");
+  await writeText(workspace, "made/here/file", "x", 0o4750);
+  const owners = async (path: string) => {
+    const { uid, gid } = await Deno.stat(`${root}/${path}`);
+    return [uid, gid];
+  };
+  assertEquals(await owners("old"), [1, 2]);
+  for (const path of ["made", "made/here", "made/here/file"]) {
+    assertEquals(await owners(path), [12345, 54321], path);
+  }
+  assertEquals(await modeOf(`${root}/made/here/file`), 0o4750);
+});
+
 Deno.test("a directory with setgid hands its group and its bit on", async () => {
   if (!isRoot) return console.warn("SKIPPED: only root may choose a group");
   await using sandbox = await createSandbox();
