@@ -2,7 +2,7 @@
 // No logic of its own; must not know gRPC.
 import { type AgentConfig, helpText, parseConfig } from "./config.ts";
 import { takeEnvironment } from "./environment.ts";
-import { createLogger, errorFields } from "./log.ts";
+import { createLogger, errorFields, type Logger } from "./log.ts";
 import { giveUpPermissions, warnIfUnconfined } from "./permissions.ts";
 import { isAtLeast, MIN_DENO_VERSION, VERSION } from "./version.ts";
 
@@ -16,8 +16,21 @@ function fail(...lines: string[]): never {
   Deno.exit(EXIT_USAGE);
 }
 
+/** An error that nobody foresaw costs its own work and a log line, not the agent with all its children. */
+function surviveErrors(log: Logger): void {
+  globalThis.addEventListener("unhandledrejection", (event) => {
+    event.preventDefault();
+    log.error("unhandled rejection", errorFields(event.reason));
+  });
+  globalThis.addEventListener("error", (event) => {
+    event.preventDefault();
+    log.error("uncaught exception", errorFields(event.error));
+  });
+}
+
 async function serve(config: AgentConfig): Promise<number> {
   const log = createLogger(config.logLevel);
+  surviveErrors(log);
   takeEnvironment(config, log);
   warnIfUnconfined(log);
   // Loaded here, so that --help and a mistake in the settings answer at once.

@@ -240,10 +240,13 @@ export class ProcessTable implements AsyncDisposable {
     return entry.info.exitCode;
   }
 
-  /** Kills a process and forgets it: nobody knows of it. Unknown ids are no error. */
-  async discard(processId: string): Promise<void> {
+  /**
+   * Kills a process and forgets it, in the background: nobody knows of it, and nobody could be told of a
+   * failure. Unknown ids are no error.
+   */
+  discard(processId: string): void {
     const entry = this.#entries.get(processId);
-    if (entry !== undefined) await this.#discard(entry);
+    if (entry !== undefined) this.#inBackground(() => this.#discard(entry));
   }
 
   /** Numbers of this moment. */
@@ -310,7 +313,7 @@ export class ProcessTable implements AsyncDisposable {
         processId,
         processTimeoutMs,
       });
-      this.#inBackground(() => this.#openKiller.kill(entry, 0));
+      this.#inBackground(() => this.#killUnasked(entry));
     });
     this.#timeouts.set(entry, timer);
   }
@@ -327,10 +330,23 @@ export class ProcessTable implements AsyncDisposable {
     this.#entries.delete(entry.processId);
     this.#finished.delete(entry);
     try {
-      await this.#openKiller.kill(entry, 0);
+      await this.#killUnasked(entry);
       if (entry.leader !== undefined) await entry.final;
     } finally {
       await this.#drop(entry);
+    }
+  }
+
+  /** A kill that no client asked for, so none would repeat it where it is overdue. */
+  async #killUnasked(entry: ProcessEntry): Promise<void> {
+    for (;;) {
+      try {
+        return await this.#openKiller.kill(entry, 0);
+      } catch (error) {
+        const isOverdue = error instanceof AgentError && error.kind === "deadline-exceeded";
+        if (!isOverdue || this.#shutdown !== undefined) throw error;
+        this.#options.log.warn("a kill is overdue and goes on", errorFields(error));
+      }
     }
   }
 

@@ -63,7 +63,7 @@ export function processHandlers(processes: ProcessTable): UntypedServiceImplemen
       context.signal,
     );
     // Nobody else knows the id: a process whose id was not delivered is of no use to anyone.
-    context.onUnanswered(() => void processes.discard(info.processId));
+    context.onUnanswered(() => processes.discard(info.processId));
     return create(StartProcessResponseSchema, { processId: info.processId });
   }
 

@@ -45,6 +45,8 @@ export class Hunt {
   readonly stoppedGroups = new Set<number>();
   /** Sent a SIGKILL. */
   readonly killed = new Identities();
+  /** A look that was asked for and has not been taken yet. */
+  look: Promise<ProcessSnapshot> | undefined;
   /** What the last look has shown. */
   alive: readonly ProcessEntry[] = [];
   readonly target: KillTarget;

@@ -86,7 +86,7 @@ export class TreeKiller {
       for (let pauseMs = FIRST_PAUSE_MS; found.length > 0; pauseMs *= 2) {
         await this.#pause(pauseMs, hunt, grace);
         if (grace.over) return false;
-        const snapshot = await this.#look(grace);
+        const snapshot = await this.#look(hunt, grace);
         if (snapshot !== undefined && this.#members(snapshot, hunt).length === 0) break;
       }
       return true;
@@ -125,7 +125,7 @@ export class TreeKiller {
    */
   async #freeze(hunt: Hunt, deadline: Deadline): Promise<readonly ProcessEntry[] | undefined> {
     for (let round = 0; !deadline.over; round++) {
-      const snapshot = await this.#look(deadline);
+      const snapshot = await this.#look(hunt, deadline);
       if (snapshot === undefined) return undefined;
       const members = this.#members(snapshot, hunt);
       this.#signal("CONT", hunt.takeWronglyStopped(snapshot, members));
@@ -176,12 +176,19 @@ export class TreeKiller {
     return { ...root, leaderExitTicks: snapshot.bootTicks - sinceExitTicks };
   }
 
-  /** One look, or undefined when there is none to be had (now). */
-  async #look(deadline: Deadline): Promise<ProcessSnapshot | undefined> {
+  /**
+   * One look, or undefined when there is none to be had (now). One that takes long is waited for again by
+   * the next call: on a machine so busy that every look takes long, a new one each time would never end.
+   */
+  async #look(hunt: Hunt, deadline: Deadline): Promise<ProcessSnapshot | undefined> {
+    const look = hunt.look ??= this.#options.scanner.fresh();
     const patience = this.#deadline(SCAN_PATIENCE_MS, deadline.signal);
     try {
-      return await Promise.race([this.#options.scanner.fresh(), patience.passed]);
+      const snapshot = await Promise.race([look, patience.passed]);
+      if (snapshot !== undefined) hunt.look = undefined;
+      return snapshot;
     } catch {
+      hunt.look = undefined;
       return undefined;
     } finally {
       patience.cancel();

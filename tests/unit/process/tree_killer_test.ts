@@ -1,0 +1,65 @@
+// Kills on a machine so busy that every look at its processes takes long.
+import { assertEquals, assertRejects } from "@std/assert";
+import { AgentError } from "../../../src/errors.ts";
+import type { ProcessScanner } from "../../../src/process/kill/process_scanner.ts";
+import type { ProcessSnapshot } from "../../../src/process/kill/process_snapshot.ts";
+import { TreeKiller } from "../../../src/process/kill/tree_killer.ts";
+import { FakeClock } from "../../helpers/fake_clock.ts";
+
+/** A killer of a tree that has gone already, for which each look takes `lookMs`. */
+function slowKiller(clock: FakeClock, lookMs: number) {
+  let looks = 0;
+  const fresh = () => {
+    looks++;
+    const { promise, resolve } = Promise.withResolvers<ProcessSnapshot>();
+    clock.setTimer(
+      lookMs,
+      () => resolve({ bootTicks: 0, processes: new Map(), markersRead: true }),
+    );
+    return promise;
+  };
+  const scanner = { fresh, signal() {}, helperPids: [] } as unknown as ProcessScanner;
+  const killer = new TreeKiller({
+    scanner,
+    clock,
+    agentPid: 1,
+    others: () => [],
+    direct: { reach: "group", signal: () => Promise.resolve() },
+  });
+  return { killer, looks: () => looks };
+}
+
+/** Lets time pass, in small steps, until `work` has settled. */
+async function settle(clock: FakeClock, work: Promise<void>): Promise<void> {
+  let settled = false;
+  const noted = work.finally(() => settled = true);
+  noted.catch(() => {});
+  while (!settled) {
+    clock.advance(100);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+  await noted;
+}
+
+const TARGET = { processId: "0123456789abcdef0123456789abcdef", leader: undefined };
+
+Deno.test("a look that takes longer than the patience is waited for, not begun anew", {
+  permissions: "none",
+}, async () => {
+  const clock = new FakeClock();
+  const { killer, looks } = slowKiller(clock, 3_000);
+  await settle(clock, killer.kill(TARGET, { graceMs: 0 }));
+  assertEquals(looks(), 1);
+});
+
+Deno.test("a look that takes longer than the bound ends the kill, and says so", {
+  permissions: "none",
+}, async () => {
+  const clock = new FakeClock();
+  const { killer } = slowKiller(clock, 6_000);
+  await assertRejects(
+    () => settle(clock, killer.kill(TARGET, { graceMs: 0 })),
+    AgentError,
+    "could not be looked at",
+  );
+});
