@@ -12,10 +12,12 @@ export interface PinningReport {
  * Opens a directory, renames it, and makes, finds, renames and removes a file through the descriptor: all of it
  * must happen in the renamed directory.
  */
-export function testPinning(pinner: Pinner): PinningReport {
+export function testPinning(pinner: Pinner, root: string): PinningReport {
   const scratch = `${pinner.stateDir}/tmp`;
   const before = `${scratch}/self-test`;
   const after = `${scratch}/self-test-moved`;
+  const refusal = tryRoot(pinner, root);
+  if (refusal !== undefined) return { pinning: false, detail: refusal };
   try {
     Deno.mkdirSync(before, { recursive: true, mode: 0o700 });
     try {
@@ -49,4 +51,19 @@ export function testPinning(pinner: Pinner): PinningReport {
     const { name, message } = error as Error;
     return { pinning: false, detail: `${name}: ${message}` };
   }
+}
+
+/**
+ * Why the root cannot be opened, if that is so for good: it is outside the scopes, or in /dev, /proc or /sys,
+ * where Deno opens nothing without all permissions. A missing one may come yet.
+ */
+function tryRoot(pinner: Pinner, root: string): string | undefined {
+  try {
+    using _ = pinner.openDirectory(root);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotCapable) {
+      return `the agent's policy does not let it open "${root}": ${error.message}`;
+    }
+  }
+  return undefined;
 }

@@ -94,7 +94,7 @@ export class Workspace implements AsyncDisposable {
 
   /** Tries what the confinement leans on. Where it does not hold, files must not be served. */
   selfTest(): Promise<PinningReport> {
-    return Promise.resolve(testPinning(this.#pinner));
+    return Promise.resolve(testPinning(this.#pinner, this.#resolver.policy.root));
   }
 
   /**

@@ -235,3 +235,14 @@ Deno.test("without the proc link the self-test says so", async () => {
     if (target !== undefined) await Deno.remove(`${state.path}/proc`);
   }
 });
+
+Deno.test("a root that the permissions do not hold fails the self-test", async () => {
+  await using sandbox = await createSandbox();
+  const { root, state } = sandbox;
+  const steps = [{ op: "selfTest", path: "" } as const];
+  const [unscoped] = await drive({ root, state, scopes: [state], steps });
+  assertMatch(unscoped!, /^false:the agent's policy does not let it open/);
+  // Deno opens nothing in /dev without all permissions, whatever the scopes say.
+  const [device] = await drive({ root: "/dev/shm", state, steps });
+  assertMatch(device!, /^false:the agent's policy does not let it open "\/dev\/shm"/);
+});
