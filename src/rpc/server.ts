@@ -111,6 +111,9 @@ export interface AgentServer extends AsyncDisposable {
 /** Milliseconds for the GOAWAY to a client that is sent away. */
 const GOAWAY_MS = 100;
 
+/** Milliseconds for the handlers of aborted calls to clean up when the server closes. */
+const CLEANUP_MS = 1_000;
+
 /** Bytes that a client may send ahead of the handler, per call and per connection. */
 const FLOW_WINDOW_BYTES = 4 * 1024 * 1024;
 
@@ -145,6 +148,8 @@ class RunningServer implements AgentServer {
   readonly #connections: Connections;
   readonly #health: Health;
   readonly #metrics: Metrics;
+  /** Handlers that have not returned, also of calls that are over. */
+  readonly #working = new Set<Promise<void>>();
   readonly #sessions = new Map<ServerHttp2Session, Connection>();
   #entering: { readonly connection: Connection; readonly duplex: ConnectionDuplex } | undefined;
   #streams = 0;
@@ -196,6 +201,10 @@ class RunningServer implements AgentServer {
       log,
       version,
       requestTimeoutMs: limits.requestTimeoutMs,
+      working: (work) => {
+        this.#working.add(work);
+        work.finally(() => this.#working.delete(work));
+      },
       finished: (summary) => this.#callFinished(summary),
       refusal: (method, headers, session) =>
         method.startsWith(HEALTH_PREFIX) ? undefined : auth.refusal({
@@ -284,11 +293,20 @@ class RunningServer implements AgentServer {
     timer.cancel();
     await stopped;
     await this.#connections.closeAll();
+    await this.#waitHandlers();
     this.#grpc.forceShutdown();
     for (const address of this.addresses) {
       // Somebody may have cleaned up already.
       if ("path" in address) await Deno.remove(address.path).catch(() => {});
     }
+  }
+
+  /** All calls were aborted: their handlers clean up after themselves, but one that hangs is left alone. */
+  async #waitHandlers(): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = this.#options.clock.setTimer(CLEANUP_MS, resolve);
+    await Promise.race([Promise.all(this.#working), promise]);
+    timer.cancel();
   }
 
   /** Everything in here is synchronous, so `#entering` is the connection of the session that opens. */

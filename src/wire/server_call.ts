@@ -28,6 +28,8 @@ export interface CallEnvironment {
   readonly version: string;
   /** Milliseconds within which a request must have arrived (uploads: their first message). */
   readonly requestTimeoutMs: number;
+  /** A handler is at work, until `work` settles; it never rejects. */
+  working(work: Promise<void>): void;
   /** Called once, when the HTTP/2 stream is closed. */
   finished(summary: CallSummary): void;
 }
@@ -119,10 +121,11 @@ export class ServerCall {
     );
   }
 
-  /** A handler has the call now: it answers, also when the call is aborted. */
-  attach(): void {
+  /** A handler has the call now: `work` answers, also when the call is aborted, and never rejects. */
+  handle(work: () => Promise<void>): void {
     this.#attached = true;
     this.#requestTimer?.cancel();
+    this.#environment.working(work());
   }
 
   /**

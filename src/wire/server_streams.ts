@@ -85,8 +85,9 @@ export function unary<Q, A>(
 ): handleUnaryCall<Q, A> {
   return (grpcCall, send) => {
     const call = callOf(grpcCall.metadata);
-    call.attach();
-    answerOnce(call, send, () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)));
+    call.handle(() =>
+      answerOnce(call, send, () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)))
+    );
   };
 }
 
@@ -96,9 +97,10 @@ export function clientStreaming<Q, A>(
 ): handleClientStreamingCall<Q, A> {
   return (grpcCall, send) => {
     const call = callOf(grpcCall.metadata);
-    call.attach();
     const requests = readRequests(grpcCall as unknown as ServerDuplexStream<Q, A>, call);
-    answerOnce(call, send, () => handle(requests, contextOf(call, grpcCall.metadata)));
+    call.handle(() =>
+      answerOnce(call, send, () => handle(requests, contextOf(call, grpcCall.metadata)))
+    );
   };
 }
 
@@ -112,12 +114,13 @@ export function serverStreaming<Q, A>(
 ): handleServerStreamingCall<Q, A> {
   return (grpcCall) => {
     const call = callOf(grpcCall.metadata);
-    call.attach();
-    sendAll(
-      call,
-      grpcCall,
-      () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)),
-      weigh,
+    call.handle(() =>
+      sendAll(
+        call,
+        grpcCall,
+        () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)),
+        weigh,
+      )
     );
   };
 }
@@ -129,9 +132,10 @@ export function bidiStreaming<Q, A>(
 ): handleBidiStreamingCall<Q, A> {
   return (grpcCall) => {
     const call = callOf(grpcCall.metadata);
-    call.attach();
     const requests = readRequests(grpcCall, call);
-    sendAll(call, grpcCall, () => handle(requests, contextOf(call, grpcCall.metadata)), weigh);
+    call.handle(() =>
+      sendAll(call, grpcCall, () => handle(requests, contextOf(call, grpcCall.metadata)), weigh)
+    );
   };
 }
 

@@ -9,16 +9,30 @@ export interface EchoProcess extends AsyncDisposable {
   alive(): boolean;
 }
 
+/** Options of {@linkcode startEchoProcess}. */
+export interface EchoProcessOptions {
+  /** A unix socket to listen on in place of TCP. */
+  readonly path?: string;
+  /** The process's limit of open descriptors. */
+  readonly maxDescriptors?: number;
+}
+
 /** Starts tests/fixtures/programs/echo_server.ts and waits until it listens. */
-export async function startEchoProcess(...args: string[]): Promise<EchoProcess> {
-  const child = new Deno.Command(Deno.execPath(), {
+export async function startEchoProcess(
+  { path, maxDescriptors }: EchoProcessOptions = {},
+): Promise<EchoProcess> {
+  const child = new Deno.Command("/bin/sh", {
     args: [
+      "-c",
+      `${maxDescriptors === undefined ? "" : `ulimit -n ${maxDescriptors}; `}exec "$@"`,
+      "sh",
+      Deno.execPath(),
       "run",
       "--no-prompt",
       "--allow-all",
       "--quiet",
       new URL("../fixtures/programs/echo_server.ts", import.meta.url).pathname,
-      ...args,
+      ...(path === undefined ? [] : [path]),
     ],
     stdin: "piped",
     stdout: "piped",

@@ -347,6 +347,31 @@ Deno.test(
   },
 );
 
+Deno.test("close waits until the handlers of aborted calls have cleaned up", {
+  permissions,
+}, async () => {
+  const { promise: started, resolve } = Promise.withResolvers<void>();
+  const { promise: aborted, resolve: abort } = Promise.withResolvers<void>();
+  let cleaned = false;
+  await using server = await startEchoServer({}, {
+    aborted: () => abort(),
+    consumed: async () => {
+      resolve();
+      await aborted;
+      // As a removal of a temporary file takes.
+      for (let i = 0; i < 10; i++) await new Promise<void>((done) => setImmediate(done));
+      cleaned = true;
+    },
+  });
+  using client = new EchoClient(addressOf(server));
+  const { send, outcome } = client.write();
+  await send(new Uint8Array(10));
+  await started;
+  await server.close(0);
+  assertEquals(cleaned, true);
+  assertEquals((await outcome).code !== 0, true);
+});
+
 Deno.test("a unix socket is its owner's, and replaces a dead one", { permissions }, async () => {
   const dir = await Deno.makeTempDir();
   try {
@@ -357,13 +382,13 @@ Deno.test("a unix socket is its owner's, and replaces a dead one", { permissions
     }).output();
     assertEquals(dead.success, true);
     {
-      await using _server = await startEchoProcess(path);
+      await using _server = await startEchoProcess({ path });
       assertEquals((await Deno.lstat(path)).mode! & 0o777, 0o600);
       const ready = await curl("--unix-socket", path, "http://any/readyz");
       assertEquals(ready.body, "ok");
       const h2 = await curl("--http2-prior-knowledge", "--unix-socket", path, "http://any/readyz");
       assertEquals(h2.body, "ok");
-      await assertRejects(() => startEchoProcess(path), Error, "did not start");
+      await assertRejects(() => startEchoProcess({ path }), Error, "did not start");
       assertEquals((await curl("--unix-socket", path, "http://any/readyz")).body, "ok");
     }
     assertEquals([...Deno.readDirSync(dir)], []);
