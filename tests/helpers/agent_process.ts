@@ -14,6 +14,12 @@ export interface AgentProcessOptions {
   readonly stateDir?: string;
   /** Shell text that is run before the agent takes the shell's place: `umask 077`. */
   readonly before?: string;
+  /** What starts the agent, from the repository's directory; default: `sh src/start.sh`. */
+  readonly program?: readonly string[];
+  /** Gives no flags but `flags`: where it listens and what it serves is left to its defaults. */
+  readonly isBare?: boolean;
+  /** Directory to start it from, in place of the repository's. */
+  readonly cwd?: string;
 }
 
 /** One line of the agent's log. */
@@ -23,10 +29,13 @@ export type LogLine = Readonly<Record<string, unknown>>;
 export interface AgentProcess extends AsyncDisposable {
   /** `host:port` it listens on. */
   readonly address: string;
+  /** Of what was started: of the agent itself, unless `program` keeps it as a child. */
   readonly pid: number;
   readonly workspace: string;
+  /** Empty where it was left to the agent. */
+  /** Empty where it was left to the agent. */
   readonly stateDir: string;
-  /** The first line of its log. */
+  /** The first line of its log that names an address. */
   readonly startLine: LogLine;
   /** What it has logged up to now; `{text}` for a line that is no JSON. */
   readonly logLines: readonly LogLine[];
@@ -96,18 +105,21 @@ export async function startAgentProcess(options: AgentProcessOptions = {}): Prom
     temporary.push(path);
     return path;
   };
-  const workspace = await directory(options.workspace, "ateenvd-workspace-");
-  const stateDir = await directory(options.stateDir, "ateenvd-state-");
   const given = options.flags ?? [];
   const flags = [...given];
-  const unlessGiven = (flag: string, value: string) => {
-    if (!given.some((text) => text === flag || text.startsWith(`${flag}=`))) {
-      flags.push(flag, value);
-    }
-  };
-  unlessGiven("--listen", "127.0.0.1:0");
-  unlessGiven("--workspace", workspace);
-  unlessGiven("--state-dir", stateDir);
+  let workspace = options.workspace ?? "";
+  let stateDir = options.stateDir ?? "";
+  if (!options.isBare) {
+    workspace = await directory(options.workspace, "ateenvd-workspace-");
+    stateDir = await directory(options.stateDir, "ateenvd-state-");
+    const unlessGiven = (flag: string, value: string) => {
+      const isGiven = given.some((text) => text === flag || text.startsWith(`${flag}=`));
+      if (!isGiven) flags.push(flag, value);
+    };
+    unlessGiven("--listen", "127.0.0.1:0");
+    unlessGiven("--workspace", workspace);
+    unlessGiven("--state-dir", stateDir);
+  }
   // A file, not a pipe: a shared agent outlives the test that reads, and the sanitizers count pending reads.
   const logDir = await directory(undefined, "ateenvd-log-");
   const logPath = `${logDir}/log`;
@@ -115,11 +127,12 @@ export async function startAgentProcess(options: AgentProcessOptions = {}): Prom
   const child = new Deno.Command("sh", {
     args: [
       "-c",
-      `exec 2>'${logPath}'; ${options.before ?? ":"}; exec sh src/start.sh "$@"`,
+      `exec 2>'${logPath}'; ${options.before ?? ":"}; exec "$@"`,
       "sh",
+      ...(options.program ?? ["sh", "src/start.sh"]),
       ...flags,
     ],
-    cwd: REPOSITORY,
+    cwd: options.cwd ?? REPOSITORY,
     env: { ...options.env },
     stdin: "null",
     stdout: "null",
@@ -163,7 +176,7 @@ export async function startAgentProcess(options: AgentProcessOptions = {}): Prom
   return {
     address: String(startLine.address).replace(/^[a-z+]+:\/\//, ""),
     pid: child.pid,
-    workspace,
+    workspace: workspace === "" ? String(startLine.workspace) : workspace,
     stateDir,
     startLine,
     get logLines() {

@@ -10,7 +10,7 @@ const { FAILED_PRECONDITION, NOT_FOUND, PERMISSION_DENIED, RESOURCE_EXHAUSTED } 
 
 /** Text for `before`: a mount namespace of its own, in which more is mounted below the workspace. */
 function mounted(...commands: string[]): string {
-  const text = [WORKSPACE_OF_ARGS, ...commands, 'exec sh src/start.sh "$@"'].join(" && ");
+  const text = [WORKSPACE_OF_ARGS, ...commands, 'exec "$@"'].join(" && ");
   return `exec unshare -m sh -c '${text}' sh "$@"`;
 }
 

@@ -5,6 +5,7 @@ import { status } from "@grpc/grpc-js";
 import { AgentApi, rejectsWith } from "../../helpers/agent_api.ts";
 import { startAgentProcess } from "../../helpers/agent_process.ts";
 import { createTempDir } from "../../helpers/state_dir.ts";
+import { runOverUnixSocket } from "../../helpers/unix_client.ts";
 import { processServiceDefinition } from "../../../src/wire/definitions.ts";
 import type { ContractCase, Target } from "../contract_case.ts";
 import { exchangeText, httpGet } from "../http_get.ts";
@@ -288,8 +289,7 @@ export const portCases: readonly ContractCase[] = [
       const path = `${dir.path}/agent.sock`;
       {
         await using agent = await startAgentProcess({ flags: ["--unix", path] });
-        using api = new AgentApi(`unix:${path}`);
-        assertEquals((await api.run(["echo", "over unix"])).text, "over unix\n");
+        assertEquals(await runOverUnixSocket(path, "echo", "over unix"), "over unix\n");
         assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
         assertEquals((await httpGet(agent.address, "/readyz")).status, 200);
       }
