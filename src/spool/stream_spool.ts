@@ -3,6 +3,7 @@
 import type { Clock } from "../clock.ts";
 import { type AgentError, fromOsError } from "../errors.ts";
 import { errorFields, type Logger } from "../log.ts";
+import { ChangePacer } from "./change_pacer.ts";
 import type { ChangeSignal } from "./change_signal.ts";
 import { LiveTail } from "./live_tail.ts";
 import { type Segment, SegmentLog } from "./segment_log.ts";
@@ -55,6 +56,7 @@ export class StreamSpool implements TailHolder {
   readonly #tail: LiveTail;
   readonly #log: SegmentLog;
   readonly #writer: WriteBehind;
+  readonly #pacer: ChangePacer;
   readonly #diskReads = new SharedReads();
   #first: number;
   #ended: boolean;
@@ -78,6 +80,7 @@ export class StreamSpool implements TailHolder {
       onStep: () => this.#trimAfterWrite(),
       onDeleteFailed: (error) => this.#warn("cannot delete a spool segment", error),
     });
+    this.#pacer = new ChangePacer(options.change, clock);
     this.#ended = options.recovered !== undefined;
   }
 
@@ -107,21 +110,21 @@ export class StreamSpool implements TailHolder {
   }
 
   /**
-   * Adds `chunk`, which belongs to the spool from now on, and shows it to waiting readers at once.
+   * Adds `chunk`, which belongs to the spool from now on, and can be read at once.
    * Never fails: what the disk does not take is counted as dropped.
    * @returns a promise when the disk is behind: read no more from the child until it resolves
    */
   append(chunk: Uint8Array): Promise<void> | undefined {
     if (this.#forgotten || chunk.byteLength === 0) return undefined;
     if (this.#ended) throw new TypeError("Cannot append: the stream has ended");
-    const { budget, change, onBytes } = this.#options;
+    const { budget, onBytes } = this.#options;
     this.#tail.push(chunk);
     onBytes(chunk.byteLength);
     this.#enforceOutputLimit();
     this.#tail.trim(this.#writer.written, this.#followers > 0 ? TAIL_BYTES : 0);
     if (budget.exceeded) budget.relieve();
     if (this.#followers > 0) budget.touch(this);
-    change.notify();
+    this.#pacer.added(chunk.byteLength);
     this.#writer.start();
     if (this.#tail.weight <= TAIL_BYTES && !budget.exceeded) return undefined;
     // Nothing left to wait for when the limits took this very output.
@@ -133,7 +136,7 @@ export class StreamSpool implements TailHolder {
   end(): void {
     if (this.#ended) return;
     this.#ended = true;
-    this.#options.change.notify();
+    this.#pacer.tell();
     this.#writer.end();
   }
 
@@ -149,7 +152,7 @@ export class StreamSpool implements TailHolder {
     this.#ended = true;
     this.#writer.abandon();
     this.#moveFirst(this.endOffset);
-    this.#options.change.notify();
+    this.#pacer.tell();
   }
 
   /** Forgets all bytes at once; resolves when the files are deleted. */

@@ -119,6 +119,7 @@ export function createMemoryStore(options: Partial<SpoolStoreOptions> = {}) {
     spoolLimitBytes: 0,
     logger,
     files,
+    clock: new HastyClock(),
     ...options,
   });
   return { files, logger, store };
