@@ -1,5 +1,7 @@
 // How far a kill reaches under the agent's policy, and what is left to do without a helper.
 // Must not know trees; found out once, at start.
+import type { Clock } from "../../clock.ts";
+import { Deadline } from "../deadline.ts";
 import { signalGroupByProgram } from "../deno_spawner.ts";
 import type { ProcessScanner } from "./process_scanner.ts";
 
@@ -53,15 +55,24 @@ function directSignals(
   };
 }
 
-/** Looks at all processes once. @returns the reach, and why it is less than the whole tree */
+/** A look that takes longer at start will not do for a kill. */
+const TEST_PATIENCE_MS = 5_000;
+
+/**
+ * Looks at all processes once. Uses a timer on the way, and so makes the runtime load what it needs for
+ * timers: it would panic when descriptors have run out by then.
+ * @returns the reach, and why it is less than the whole tree
+ */
 export async function testKillReach(
   scanner: ProcessScanner,
   ownPid: number,
   direct: DirectSignals,
+  clock: Clock,
 ): Promise<{ reach: KillReach; reason?: string }> {
+  const patience = new Deadline(clock, TEST_PATIENCE_MS);
   try {
-    const snapshot = await scanner.fresh();
-    if (snapshot.processes.has(ownPid) && snapshot.markersRead) return { reach: "tree" };
+    const snapshot = await Promise.race([scanner.fresh(), patience.passed]);
+    if (snapshot?.processes.has(ownPid) && snapshot.markersRead) return { reach: "tree" };
     return { reach: direct.reach, reason: "the helper cannot see the processes in /proc" };
   } catch (error) {
     const reason = error instanceof Deno.errors.NotCapable
@@ -70,5 +81,7 @@ export async function testKillReach(
       ? error.message
       : String(error);
     return { reach: direct.reach, reason };
+  } finally {
+    patience.cancel();
   }
 }

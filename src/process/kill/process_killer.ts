@@ -135,6 +135,6 @@ export async function openProcessKiller(options: ProcessKillerOptions): Promise<
   const ownPid = Deno.pid;
   const scanner = new ProcessScanner({ spawnHelper: spawnShellHelper, marker, ownPid, log });
   const direct = await findDirectSignals();
-  const tested = await testKillReach(scanner, ownPid, direct);
+  const tested = await testKillReach(scanner, ownPid, direct, options.clock);
   return new ProcessKiller(options, scanner, direct, tested);
 }

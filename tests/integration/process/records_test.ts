@@ -61,9 +61,11 @@ Deno.test("kill -9 of the agent: finished processes are served, running ones are
      const running = await startShell(table,
        "echo begun; (setsid sleep 600 >/dev/null & echo $! >daemon); echo $$ >leader; exec sleep 600");
      await readUntil(table, running.processId, (text) => text === "begun\\n");
-     while (true) { try { Deno.statSync(${
-      JSON.stringify(state.path + "/leader")
-    }); break; } catch { await new Promise((r) => setTimeout(r, 1)); } }
+     // Output is written behind: what a client has seen is on disk a moment later.
+     const has = (name, size) => { try { return Deno.statSync(name).size >= size; } catch { return false; } };
+     const leader = ${JSON.stringify(state.path + "/leader")};
+     const stored = ${JSON.stringify(state.path + "/processes/")} + running.processId + "/stdout.0";
+     while (!has(leader, 2) || !has(stored, 6)) await new Promise((r) => setTimeout(r, 1));
      const pid = (name) => Deno.readTextFileSync(${JSON.stringify(state.path)} + "/" + name).trim();
      console.log([done.processId, unrun.processId, running.processId, pid("leader"), pid("daemon")].join("\\n"));`,
     5,
