@@ -174,6 +174,9 @@ async function openWorkspace(config: AgentConfig, log: Logger): Promise<Workspac
     workspace: config.workspace,
     root: config.root,
     readPaths: config.readPaths,
+    aliases: config.aliases,
+    // What clients upload is for the processes to use.
+    ...(config.runAs === undefined ? {} : { newOwner: config.runAs }),
     forbidden: [tokenFile, tls?.keyFile].filter((path) => path !== undefined),
     stateDir: config.stateDir,
     fsync: config.fsync,

@@ -11,6 +11,8 @@ export interface AgentConfig {
   readonly workspace: string;
   readonly root: string;
   readonly readPaths: readonly string[];
+  /** Names that the user gave to directories, which really have another one. */
+  readonly aliases: readonly { readonly from: string; readonly to: string }[];
   readonly stateDir: string;
   /** The state directory is removed at the end (port 0). */
   readonly isStateTemporary: boolean;
@@ -219,15 +221,20 @@ export function parseConfig(
   if (mistakes.length > 0) return { action: "error", mistakes };
 
   const workspace = values.workspace ?? "workspace";
-  const { tlsCert, tlsKey } = values;
+  const root = values.root ?? workspace;
+  const { tlsCert, tlsKey, givenWorkspace, givenRoot } = values;
   return {
     action: words.has("check-policy") ? "check-policy" : "serve",
     config: Object.freeze<AgentConfig>({
       listen,
       unixPath: values.unix,
       workspace,
-      root: values.root ?? workspace,
+      root,
       readPaths: values.readPath ?? [],
+      aliases: [
+        ...(givenWorkspace === undefined ? [] : [{ from: givenWorkspace, to: workspace }]),
+        ...(givenRoot === undefined ? [] : [{ from: givenRoot, to: root }]),
+      ],
       stateDir: values.stateDir!,
       isStateTemporary: values.stateTemporary ?? false,
       isStateShared: values.stateShared ?? false,

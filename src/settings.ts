@@ -232,6 +232,8 @@ export const SETTINGS = {
     "error, warn, info or debug (info)",
     parseWord(LOG_LEVEL_WORDS),
   ),
+  givenWorkspace: setting("given-workspace", "", "DIR", "", parsePath, { isInternal: true }),
+  givenRoot: setting("given-root", "", "DIR", "", parsePath, { isInternal: true }),
   stateTemporary: setting("state-temporary", "", "BOOL", "", parseBoolean, {
     isBoolean: true,
     isInternal: true,

@@ -154,6 +154,7 @@ file() {
 # The default workspace is ./workspace of the project (of the current directory for a compiled agent).
 : "${workspace:=workspace}"
 [ -n "$compile" ] || mkdir -p -- "$workspace" 2>/dev/null || fail "--workspace $workspace: cannot be created"
+given_workspace=$workspace given_root=$root
 workspace=$(directory --workspace "$workspace") || exit 2
 check_comma --workspace "$workspace"
 if [ -n "$root" ]; then
@@ -207,6 +208,9 @@ write=$root,$state
 case $workspace/ in "${root%/}"/*) ;; *) read=$read,$workspace write=$write,$workspace ;; esac
 
 set -- "$@" --listen "$listen" --workspace "$workspace" --root "$root" --state-dir "$state"
+# Clients may go on using the absolute name that the user gave, though the real one is another.
+case $given_workspace in "$workspace") ;; /*) set -- "$@" --given-workspace "$given_workspace" ;; esac
+case $given_root in "$root") ;; /*) set -- "$@" --given-root "$given_root" ;; esac
 [ -z "$state_flags" ] || set -- "$@" "$state_flags"
 
 saved_ifs=$IFS

@@ -44,6 +44,17 @@ Deno.test("agent: shutdown ends followers with the last bytes and leaves no chil
   );
 });
 
+Deno.test("agent: an absolute path by the name that a linked workspace was given by", async () => {
+  await using links = await createTempDir();
+  await using workspace = await createTempDir();
+  const link = `${links.path}/ws`;
+  await Deno.symlink(workspace.path, link);
+  await using agent = await startAgent("--root", workspace.path, "--given-root", link);
+  await using client = await connect(agent.address);
+  await client.files.write(`${link}/a.txt`, "by its link");
+  assertEquals(await Deno.readTextFile(`${workspace.path}/a.txt`), "by its link");
+});
+
 Deno.test("agent: a service that is switched off is unimplemented", async () => {
   await using agent = await startAgent("--enable-process=false");
   await using client = await connect(agent.address);

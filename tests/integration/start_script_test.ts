@@ -112,6 +112,18 @@ Deno.test("start.sh grants extra paths, a socket and secret files one by one", a
   assert(!run.args.join(" ").includes("secret"));
 });
 
+Deno.test("start.sh hands on the absolute name that a linked workspace was given by", async () => {
+  await using dir = await createTempDir();
+  const { path } = dir;
+  await Deno.mkdir(`${path}/real`);
+  await Deno.symlink("real", `${path}/link`);
+  const run = await start(path, ["--state-dir", "s", "--workspace", `${path}/link`]);
+  assertEquals(run.value("--workspace"), `${path}/real`);
+  assertEquals(run.value("--given-workspace"), `${path}/link`);
+  const plain = await start(path, ["--state-dir", "s", "--workspace", `${path}/real`]);
+  assert(!plain.args.includes("--given-workspace"));
+});
+
 Deno.test("start.sh refuses what cannot be granted, and says what would be right", async () => {
   await using dir = await createTempDir();
   const cases: [args: string[], part: string][] = [
