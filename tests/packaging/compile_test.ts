@@ -68,7 +68,7 @@ async function flagsOfStart(args: readonly string[], dir: string) {
   }).output();
   const words = new TextDecoder().decode(stdout).split("\n");
   return (name: string) =>
-    words.find((word) => word.startsWith(`--allow-${name}=`))?.split("=")[1]!.split(",");
+    words.find((word) => word.startsWith(`--allow-${name}=`))?.split("=")[1]?.split(",");
 }
 
 Deno.test("compile: the default policy, with the permissions of a start and nothing of this machine", async () => {
