@@ -15,10 +15,11 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Session,
   type ServerHttp2Stream,
+  type ServerOptions as Http2Options,
 } from "node:http2";
 import type { Clock } from "../clock.ts";
 import type { Logger } from "../log.ts";
-import { CallGate, http2ServersOf } from "../wire/call_gate.ts";
+import { CallGate } from "../wire/call_gate.ts";
 import type { ConnectionDuplex } from "../wire/connection_duplex.ts";
 import { type Connection, Connections } from "../wire/connections.ts";
 import {
@@ -26,6 +27,7 @@ import {
   reflectionAlphaServiceDefinition,
   reflectionServiceDefinition,
 } from "../wire/definitions.ts";
+import { addHttp2Options, http2ServerOf } from "../wire/grpc_internals.ts";
 import { pathOf } from "../wire/http1.ts";
 import type { CallSummary } from "../wire/server_call.ts";
 import { TlsAcceptor, type TlsFiles } from "../wire/tls.ts";
@@ -237,10 +239,10 @@ class RunningServer implements AgentServer {
     for (const { definition, implementation } of services) {
       this.#grpc.addService(definition as ServiceDefinition, implementation);
     }
+    addHttp2Options(this.#grpc, http2Options(limits));
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
     this.#inject = (duplex) => injector.injectConnection(duplex);
-    const [http2Server] = http2ServersOf(this.#grpc);
-    this.#http2 = http2Server!;
+    this.#http2 = http2ServerOf(this.#grpc);
     gate.guard(this.#http2);
     this.#http2.prependListener("session", (session) => this.#sessionOpened(session));
     this.#http2.on("sessionError", () => {});
@@ -276,7 +278,12 @@ class RunningServer implements AgentServer {
   }
 
   close(graceMs: number): Promise<void> {
-    return this.#closed ??= this.#close(graceMs);
+    if (this.#closed === undefined) {
+      // The clock's timers do not keep the process alive, and by now nothing else may.
+      const alive = setInterval(() => {}, 2 ** 30);
+      this.#closed = this.#close(graceMs).finally(() => clearInterval(alive));
+    }
+    return this.#closed;
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -344,10 +351,7 @@ class RunningServer implements AgentServer {
       const timer = this.#options.clock.setTimer(GOAWAY_MS, () => duplex.destroy());
       duplex.once("close", () => timer.cancel());
     };
-    session.settings({
-      initialWindowSize: FLOW_WINDOW_BYTES,
-      maxConcurrentStreams: this.#limits.maxStreamsPerConnection,
-    });
+    connection.retire = () => session.close();
     session.setLocalWindowSize(FLOW_WINDOW_BYTES);
     if (this.#draining && this.#closed !== undefined) session.close();
   }
@@ -372,12 +376,20 @@ function grpcOptions(limits: ServerLimits): ChannelOptions {
   return {
     "grpc.max_receive_message_length": limits.maxMessageBytes,
     "grpc.max_send_message_length": -1,
-    "grpc.max_concurrent_streams": limits.maxStreamsPerConnection,
     "grpc.max_connection_idle_ms": limits.idleTimeoutMs,
     "grpc.keepalive_time_ms": limits.keepaliveMs,
     "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
     // Channelz keeps a record of every connection for a service that we do not offer.
     "grpc.enable_channelz": 0,
+  };
+}
+
+function http2Options(limits: ServerLimits): Http2Options {
+  return {
+    settings: {
+      initialWindowSize: FLOW_WINDOW_BYTES,
+      maxConcurrentStreams: limits.maxStreamsPerConnection,
+    },
   };
 }
 

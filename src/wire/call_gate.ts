@@ -3,7 +3,6 @@
 import "./http2_guard.ts";
 import {
   type Metadata,
-  type Server,
   ServerInterceptingCall,
   type ServerInterceptor,
   status,
@@ -192,19 +191,4 @@ class GatedCall extends ServerInterceptingCall {
     if (this.#paced) this.#call.paceRead(() => super.startRead(), MAX_UNREAD_MESSAGES);
     else super.startRead();
   }
-}
-
-/**
- * The HTTP/2 servers that grpc-js keeps behind its connection injectors. This is not part of its public
- * interface (the version is pinned): there is no other way to see a stream before grpc-js does.
- * @throws {Error} where they are not where they were
- */
-export function http2ServersOf(server: Server): readonly Http2Server[] {
-  const servers = (server as unknown as { http2Servers?: unknown }).http2Servers;
-  if (!(servers instanceof Map) || servers.size === 0) {
-    throw new Error(
-      "Cannot find the HTTP/2 server inside grpc-js: another version than the pinned one?",
-    );
-  }
-  return [...servers.keys()] as Http2Server[];
 }

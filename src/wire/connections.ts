@@ -34,6 +34,8 @@ export class Connection {
   certified = false;
   /** Told to go; does not count any more. */
   evicted = false;
+  /** Asks the peer to take another connection for its next calls; those under way go on. */
+  retire: () => void = () => {};
   /** Ends it at once; a peer that speaks HTTP/2 is told, and whether it is to blame. */
   end: (hostile: boolean) => void;
 
@@ -192,7 +194,7 @@ export class Connections {
     connection: Connection,
   ): Promise<void> {
     const { clock, log } = this.#options;
-    const inspector = new FrameInspector(clock);
+    const inspector = new FrameInspector(clock, () => connection.retire());
     const duplex = new ConnectionDuplex(transport, {
       clock,
       first,

@@ -42,6 +42,12 @@ const ALLOWANCES = {
 
 type Kind = keyof typeof ALLOWANCES;
 
+/**
+ * nghttp2 drops a connection, with all its calls, after 1,000 RST_STREAM and 33 more a second, and Deno
+ * passes no other limit to it. A client that cancels so much gets another connection before that.
+ */
+const WORN_OUT: Allowance = { burst: 600, perSecond: 30, earned: false };
+
 /** Most CONTINUATION frames, and most bytes, of one compressed header block. */
 const MAX_CONTINUATIONS = 8;
 const MAX_HEADER_BLOCK_BYTES = 64 * 1024;
@@ -83,7 +89,10 @@ class Bucket {
 /** One connection's frames. Looks only at the nine bytes before each payload. */
 export class FrameInspector {
   readonly #clock: Clock;
+  readonly #onWornOut: () => void;
   readonly #buckets = new Map<Kind, Bucket>();
+  readonly #resets: Bucket;
+  #wornOut = false;
   /** Bytes to pass over: first the preface, then the payload of the frame under way. */
   #skip = PREFACE_BYTES;
   #header = new Uint8Array(9);
@@ -91,8 +100,11 @@ export class FrameInspector {
   #continuations = -1;
   #blockBytes = 0;
 
-  constructor(clock: Clock) {
+  /** `onWornOut` is called once, when the connection should be replaced by another one. */
+  constructor(clock: Clock, onWornOut: () => void = () => {}) {
     this.#clock = clock;
+    this.#onWornOut = onWornOut;
+    this.#resets = new Bucket(WORN_OUT, clock.nowMs());
   }
 
   /** Bytes that went out to the client. */
@@ -146,6 +158,10 @@ export class FrameInspector {
         if (flags & END_HEADERS) this.#continuations = -1;
         return undefined;
       case RST_STREAM:
+        if (!this.#wornOut && !this.#resets.take(() => this.#clock.nowMs())) {
+          this.#wornOut = true;
+          this.#onWornOut();
+        }
         return this.#charge("RST_STREAM");
       case SETTINGS:
         return flags & ACK ? this.#charge("other") : this.#charge("SETTINGS");

@@ -71,7 +71,6 @@ export class EchoClient implements Disposable {
     );
     this.raw = new Everything(address, channelCredentials, {
       "grpc.use_local_subchannel_pool": 1,
-      "grpc.enable_retries": 0,
       "grpc.max_send_message_length": -1,
       "grpc.ssl_target_name_override": "localhost",
     }) as AnyClient;

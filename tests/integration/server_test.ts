@@ -170,6 +170,22 @@ Deno.test("cancel, deadline and a lost connection end the handler", { permission
   assertEquals((await waiting).code !== 0, true);
 });
 
+Deno.test("regression: a client may cancel thousands of calls and lose none of the others", {
+  permissions,
+}, async () => {
+  // nghttp2 drops a connection after 1,000 cancels in a row.
+  await using server = await startEchoServer();
+  using client = new EchoClient(addressOf(server));
+  for (let i = 0; i < 100; i++) {
+    const cancelled = Array.from({ length: 30 }, () => client.kill());
+    const answered = Array.from({ length: 3 }, () => client.get());
+    await answered[0];
+    for (const call of cancelled) call.cancel();
+    assertEquals((await Promise.all(answered)).map(({ code }) => code), [0, 0, 0]);
+    assertEquals(new Set((await Promise.all(cancelled)).map(({ code }) => code)), new Set([1]));
+  }
+});
+
 Deno.test("an answered call is not unanswered, a failed one is", { permissions }, async () => {
   let unanswered = 0;
   await using server = await startEchoServer({}, { unanswered: () => unanswered++ });

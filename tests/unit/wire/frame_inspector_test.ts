@@ -64,6 +64,20 @@ Deno.test(
   },
 );
 
+Deno.test("a client that cancels a lot is told to reconnect, once", { permissions: "none" }, () => {
+  const clock = new FakeClock();
+  let told = 0;
+  const inspector = new FrameInspector(clock, () => told++);
+  inspector.inspect(new Uint8Array(PREFACE_BYTES));
+  for (let second = 0; second < 100; second++) {
+    for (let i = 0; i < 30; i++) inspector.inspect(frame(3, 0, 4));
+    clock.advance(1_000);
+  }
+  assertEquals(told, 0);
+  for (let i = 0; i < 1_000; i++) inspector.inspect(frame(3, 0, 4));
+  assertEquals(told, 1);
+});
+
 Deno.test("DATA, HEADERS and the end of a stream cost nothing", { permissions: "none" }, () => {
   const inspector = inspectorAfterPreface();
   assertEquals(flood(inspector, frame(1, 0x4, 20)), [50_000]);
