@@ -4,7 +4,7 @@ import type { IncomingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { constants } from "node:http2";
 import type { Clock, Timer } from "../clock.ts";
 import { AgentError, cancelledError } from "../errors.ts";
-import type { Logger } from "../log.ts";
+import { errorFields, type Logger } from "../log.ts";
 import { MessageFraming } from "./message_framing.ts";
 
 /** How a call ended, for the log and the counters. */
@@ -20,6 +20,9 @@ export interface CallSummary {
   /** The `traceparent` header, if the client sent one. */
   readonly traceparent: string | undefined;
 }
+
+/** What is done when an answer could not be sent. */
+export type Cleanup = () => void | Promise<unknown>;
 
 /** What a call needs to know of its server. */
 export interface CallEnvironment {
@@ -70,7 +73,7 @@ export class ServerCall {
   readonly #traceparent: string | undefined;
   readonly #startedMs: number;
   readonly #abort = new AbortController();
-  readonly #cleanups: (() => void)[] = [];
+  readonly #cleanups: Cleanup[] = [];
   #deadline: Timer | undefined;
   #requestTimer: Timer | undefined;
   #bytesOut = 0;
@@ -161,12 +164,9 @@ export class ServerCall {
    * Runs `cleanup` once if the call ends without its OK having been sent: cancelled, expired, failed, or
    * the connection was lost. At once, if that is so already.
    */
-  onUnanswered(cleanup: () => void): void {
-    if (this.#closed) {
-      if (!this.#answered) cleanup();
-    } else {
-      this.#cleanups.push(cleanup);
-    }
+  onUnanswered(cleanup: Cleanup): void {
+    if (!this.#closed) this.#cleanups.push(cleanup);
+    else if (!this.#answered) this.#cleanUp(cleanup);
   }
 
   /** Runs `read` now, or once fewer than `limit` messages wait for the handler. */
@@ -190,6 +190,14 @@ export class ServerCall {
 
   get #answered(): boolean {
     return this.#code === OK && this.#stream.rstCode === constants.NGHTTP2_NO_ERROR;
+  }
+
+  /** Nobody waits for it, so what it throws goes to the log. */
+  #cleanUp(cleanup: Cleanup): void {
+    const work = Promise.try(cleanup).then(() => {}, (error) => {
+      this.log.error("cleanup failed", { method: this.method, ...errorFields(error) });
+    });
+    this.#environment.working(work);
   }
 
   /** Counts what is sent, notes the status, and puts the version on every response. */
@@ -226,7 +234,7 @@ export class ServerCall {
     if (!answered) {
       // An error that was sent in full leaves nobody to tell; everything else is a client that left.
       if (!this.#abort.signal.aborted) this.#abort.abort(cancelledError());
-      for (const cleanup of this.#cleanups) cleanup();
+      for (const cleanup of this.#cleanups) this.#cleanUp(cleanup);
     }
     const sent = this.#stream.rstCode === constants.NGHTTP2_NO_ERROR ? this.#code : undefined;
     this.#environment.finished({

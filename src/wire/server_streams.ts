@@ -12,7 +12,7 @@ import type {
 } from "@grpc/grpc-js";
 import { cancelledError } from "../errors.ts";
 import { callOf } from "./call_gate.ts";
-import type { ServerCall } from "./server_call.ts";
+import type { Cleanup, ServerCall } from "./server_call.ts";
 import { statusOf } from "./status_answer.ts";
 
 /** What a handler may know of its call. */
@@ -33,8 +33,9 @@ export interface CallContext {
   /**
    * Runs `cleanup` once if the call ends without its OK answer having been sent (cancelled, expired,
    * failed, connection lost, also between the handler's return and the sending); at once if so already.
+   * What it throws is logged.
    */
-  onUnanswered(cleanup: () => void): void;
+  onUnanswered(cleanup: Cleanup): void;
 }
 
 /** Most bytes of messages handed to HTTP/2 and not taken by it yet, per call. */
