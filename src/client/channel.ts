@@ -9,7 +9,7 @@ import {
 } from "@grpc/grpc-js";
 import { closeConnections } from "./connections.ts";
 import { abortable, deferred } from "./deferred.ts";
-import { abortError, AteenvError, fromServiceError, VERSION_KEY } from "./error.ts";
+import { abortError, AteenvError, fromServiceError, throwIfAborted, VERSION_KEY } from "./error.ts";
 
 /** How to reach the agent. */
 export interface ChannelOptions {
@@ -36,6 +36,7 @@ export interface CallOptions {
 interface Cancellable {
   cancel(): void;
   on(event: "metadata", listener: (metadata: Metadata) => void): unknown;
+  on(event: "status", listener: () => void): unknown;
 }
 
 /**
@@ -128,7 +129,6 @@ export class Channel {
         this.#metadata(),
         options.timeoutMs === undefined ? {} : { deadline: Date.now() + options.timeoutMs },
         (error, value) => {
-          call.end();
           if (error) reject(call.errorOf(error));
           else resolve(value!);
         },
@@ -154,12 +154,15 @@ export class Channel {
     // grpc-js emits the error also after the iterator has gone.
     call.grpc.on("error", () => {});
     try {
-      for await (const message of call.grpc) yield message as O;
+      for await (const message of call.grpc) {
+        // Also what has arrived before an abort is not delivered after it.
+        throwIfAborted(options.signal);
+        yield message as O;
+      }
     } catch (error) {
       throw call.errorOf(error);
     } finally {
       call.grpc.cancel();
-      call.end();
     }
   }
 
@@ -188,7 +191,6 @@ export class Channel {
         (error, value) => {
           isAnswered = true;
           wake?.();
-          call.end();
           if (error) reject(call.errorOf(error));
           else resolve(value!);
         },
@@ -257,14 +259,15 @@ export class Channel {
       const version = metadata.get(VERSION_KEY)[0];
       if (version !== undefined) this.#agentVersion = String(version);
     });
+    // The end of the call, not of whoever reads from it: a reader may be stuck with what it has got.
+    grpc.on("status", () => {
+      signal?.removeEventListener("abort", onAbort);
+      closing.removeEventListener("abort", onAbort);
+      this.#calls.delete(ended.promise);
+      ended.resolve();
+    });
     return {
       grpc,
-      end: () => {
-        signal?.removeEventListener("abort", onAbort);
-        closing.removeEventListener("abort", onAbort);
-        this.#calls.delete(ended.promise);
-        ended.resolve();
-      },
       errorOf: (error: unknown): AteenvError => {
         if (closing.aborted) return abortError(closing);
         if (signal?.aborted) return abortError(signal);

@@ -1,6 +1,6 @@
 // When and how long to wait before a call is made again.
 // Decides on kinds only; must not make calls.
-import { abortError, AteenvError } from "./error.ts";
+import { abortError, AteenvError, isFromAgent } from "./error.ts";
 
 /** How a client bridges a lost connection. */
 export interface RetryPolicy {
@@ -20,9 +20,9 @@ export const DEFAULT_RETRY: RetryPolicy = {
 };
 
 /**
- * A status that only something on the way can have made is retried until the policy gives up. These
- * kinds may also be the agent's real answer, so they are retried a few times only: routers end a
- * stream that they cut with any of them.
+ * A status that only something on the way can have made is retried until the policy gives up. Routers end
+ * a stream that they cut with these kinds too, but they may also be the agent's answer: where it says so,
+ * that is final, and otherwise they are retried a few times only.
  */
 const AMBIGUOUS_KINDS: readonly string[] = ["internal", "deadline-exceeded"];
 const MAX_AMBIGUOUS_FAILURES = 3;
@@ -82,7 +82,7 @@ export class Retry {
     if (signal?.aborted) throw abortError(signal);
     if (!(error instanceof AteenvError)) throw error;
     const ambiguous = AMBIGUOUS_KINDS.includes(error.kind);
-    if (!ambiguous && error.kind !== "unavailable") throw error;
+    if (ambiguous ? isFromAgent(error) : error.kind !== "unavailable") throw error;
     this.#failures += 1;
     if (ambiguous && this.#failures >= MAX_AMBIGUOUS_FAILURES) throw error;
     const nowMs = this.#ports.nowMs();

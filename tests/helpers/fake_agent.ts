@@ -23,8 +23,10 @@ import {
   type WriteFileRequest,
   WriteFileResponseSchema,
 } from "../../gen/ateenv/v1alpha/guest_pb.ts";
+import { HealthCheckResponseSchema } from "../../gen/grpc/health/v1/health_pb.ts";
 import {
   fileSystemServiceDefinition,
+  healthServiceDefinition,
   processServiceDefinition,
 } from "../../src/wire/definitions.ts";
 
@@ -54,10 +56,14 @@ export interface FakeAgent extends AsyncDisposable {
   readonly calls: Map<string, number>;
   /** The authorization header of the last call. */
   lastAuthorization: string | undefined;
+  /** Sent with the answer of a health check. */
+  version: string | undefined;
   /** Asked at every call; `count` is 1 for the first of its method. */
   fault: (method: string, count: number) => Fault | undefined;
   /** Waited for at every call, before anything is done. */
   gate: (method: string, count: number) => Promise<void>;
+  /** Resolves once a method has been called. */
+  waitCall(method: string): Promise<void>;
 }
 
 const CHUNK_BYTES = 1000;
@@ -70,13 +76,16 @@ export async function startFakeAgent(): Promise<FakeAgent> {
     processes: new Map<string, FakeProcess>(),
     calls: new Map<string, number>(),
     lastAuthorization: undefined as string | undefined,
+    version: undefined as string | undefined,
     fault: (_method: string, _count: number): Fault | undefined => undefined,
     gate: (_method: string, _count: number): Promise<void> => Promise.resolve(),
   };
 
+  const callers = new Map<string, () => void>();
   const enter = async (method: string, metadata: Metadata): Promise<Fault | undefined> => {
     const count = (agent.calls.get(method) ?? 0) + 1;
     agent.calls.set(method, count);
+    callers.get(method)?.();
     agent.lastAuthorization = metadata.get("authorization")[0]?.toString();
     await agent.gate(method, count);
     return agent.fault(method, count);
@@ -198,6 +207,17 @@ export async function startFakeAgent(): Promise<FakeAgent> {
     // deno-lint-ignore no-explicit-any
   } as any);
 
+  server.addService(healthServiceDefinition, {
+    // deno-lint-ignore no-explicit-any
+    check(call: ServerUnaryCall<any, any>, done: (error: any, value?: any) => void) {
+      const metadata = new Metadata();
+      if (agent.version !== undefined) metadata.set("ateenv-version", agent.version);
+      call.sendMetadata(metadata);
+      done(null, create(HealthCheckResponseSchema, { status: 1 }));
+    },
+    // deno-lint-ignore no-explicit-any
+  } as any);
+
   const port = await new Promise<number>((resolve, reject) =>
     server.bindAsync(
       "127.0.0.1:0",
@@ -207,6 +227,10 @@ export async function startFakeAgent(): Promise<FakeAgent> {
   );
   return Object.assign(agent, {
     address: `127.0.0.1:${port}`,
+    async waitCall(method: string) {
+      if (agent.calls.has(method)) return;
+      await new Promise<void>((resolve) => callers.set(method, resolve));
+    },
     async [Symbol.asyncDispose]() {
       await new Promise<void>((resolve) => {
         server.tryShutdown(() => resolve());

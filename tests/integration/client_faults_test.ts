@@ -85,6 +85,18 @@ Deno.test("an error that may be the agent's answer is tried three times", async 
   assertEquals(agent.calls.get("getProcess"), 3);
 });
 
+Deno.test("a kill that something survived is not tried again: the agent says so itself", async () => {
+  await using agent = await startFakeAgent();
+  agent.fault = (method) =>
+    method === "killProcess"
+      ? { code: status.DEADLINE_EXCEEDED, trailers: { "ateenv-version": "9.9.9" } }
+      : undefined;
+  await using client = await connect(agent.address, FAST);
+  const error = await assertRejects(() => client.processes.get("p").kill(), AteenvError);
+  assertEquals(error.kind, "deadline-exceeded");
+  assertEquals(agent.calls.get("killProcess"), 1);
+});
+
 Deno.test("a definite answer is not tried again", async () => {
   await using agent = await startFakeAgent();
   await using client = await connect(agent.address, FAST);
