@@ -182,10 +182,9 @@ export const filePathCases: readonly ContractCase[] = [
     async run(target) {
       const { api, dir } = target;
       const secret = await outside(target);
-      await api.write(`${dir}/d/file`, "inside");
-      await api.sh('cd "$1"; ln -s "$2" link', dir, secret);
-      // A directory and a link to the outside that take turns under one name.
-      const racer = await api.start(["sh", "-c", SWAPPER], { cwd: dir });
+      await api.write(`${dir}/in/file`, "inside");
+      await api.sh('ln -s in "$1/d"', dir);
+      const racer = await api.start(["sh", "-c", SWAPPER, "sh", secret], { cwd: dir });
       using turns = api.outputs(racer, { follow: true });
       await turns.until("swapping\n");
       let reads = 0;
@@ -217,12 +216,10 @@ export const filePathCases: readonly ContractCase[] = [
   },
 ];
 
-/**
- * Puts a link to the outside where the directory was, and back, without end. Two renames each way: the
- * name is absent for an instant; `renameat2` with RENAME_EXCHANGE has no shell command everywhere.
- */
+/** Lets `d` lead to a directory inside and to `$1` by turns, each time by one rename. */
 const SWAPPER = `
   echo swapping
   while :; do
-    mv -T d aside; mv -T link d; mv -T d link; mv -T aside d
+    ln -s in turn; mv -T turn d
+    ln -s "$1" turn; mv -T turn d
   done`;

@@ -135,19 +135,28 @@ export const outputReaderCases: readonly ContractCase[] = [
     id: "retention.overtaken",
     line: "a follower that was overtaken on the way: OUT_OF_RANGE; never skip silently",
     settings: { flags: ["--output-limit", "64KiB"] },
-    async run({ api }) {
+    async run(target) {
+      const { api } = target;
+      const gate = await createGate(target);
       const size = 64 * MIB;
-      const id = await api.start(["sh", "-c", "seq 1 100000000 | head -c $1", "sh", `${size}`]);
+      const text = `echo 1; read _ <"$1"; seq 2 100000000 | head -c ${size - 2}`;
+      const id = await api.start(["sh", "-c", text, "sh", gate.path]);
       using slow = api.outputs(id, { follow: true });
-      await slow.next();
+      await slow.until("1\n");
+      await gate.open();
       await api.finished(id);
       const error = await rejectsWith(slow.rest(), status.OUT_OF_RANGE);
       const first = firstOffsets(error);
       assert(first.stdout > slow.stdout.length, "it was told of a gap that there is not");
       let line = 1;
-      for (const text of slow.text.split("\n").slice(0, -1)) assertEquals(text, `${line++}`);
-      using rest = api.outputs(id, { stdoutOffset: first.stdout, follow: true });
-      assertEquals((await rest.rest()).stdout.length, size - first.stdout);
+      for (const seen of slow.text.split("\n").slice(0, -1)) assertEquals(seen, `${line++}`);
+      // What it was told held when it was overtaken; the child wrote on.
+      const now = firstOffsets(
+        await rejectsWith(api.outputs(id).rest(), status.OUT_OF_RANGE),
+      );
+      assert(now.stdout >= first.stdout);
+      using rest = api.outputs(id, { stdoutOffset: now.stdout, follow: true });
+      assertEquals((await rest.rest()).stdout.length, size - now.stdout);
     },
   },
   {
