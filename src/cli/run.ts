@@ -1,6 +1,7 @@
 // `ateenv run`: a command in the sandbox that looks like a local one.
 import { AteenvError } from "../client/error.ts";
 import type { ProcessHandle } from "../client/process.ts";
+import { systemPorts } from "../client/retry.ts";
 import { CliError, OUTPUT_CLOSED, TIMED_OUT, toCliError } from "./failure.ts";
 import type { Session } from "./session.ts";
 import { Interrupt, OutputClosed } from "./stdio.ts";
@@ -16,8 +17,8 @@ export interface RunOptions {
 /** How long the kill of a command that has to end may take, with all attempts. */
 const KILL_MS = 8_000;
 
-/** How long to wait for the last bytes of a killed command: its follow ends at once, unless our own
- * output is blocked. */
+/** How long to wait for the last bytes of a killed command. Only where our own output is blocked does its
+ * follow not end at once. */
 const LAST_BYTES_MS = 2_000;
 
 /** Why a command is ended before its time. The first reason wins. */
@@ -39,14 +40,13 @@ export async function run(
 
   const stop = new AbortController();
   const killed = Promise.withResolvers<void>();
+  const lastBytesLate = killed.promise.then(() => systemPorts.sleep(LAST_BYTES_MS, stop.signal));
   let ending: Ending | undefined;
   const end = (reason: Ending) => {
     if (ending !== undefined) return;
     ending = reason;
-    process.kill({ signal: AbortSignal.timeout(KILL_MS) }).then(
-      () => killed.resolve(),
-      killed.reject,
-    );
+    process.kill({ signal: AbortSignal.timeout(KILL_MS) })
+      .then(() => killed.resolve(), killed.reject);
   };
   const onInterrupt = () => end("interrupted");
   io.interrupt.addEventListener("abort", onInterrupt, { once: true });
@@ -58,27 +58,41 @@ export async function run(
     const copied = copyOutput(process, session, stop.signal).catch((error) => {
       if (!(error instanceof OutputClosed)) throw error;
       end("output closed");
+      return killed.promise;
     });
-    await Promise.race([copied, lateEnd(killed.promise)]);
+    await Promise.race([copied, lastBytesLate]);
     if (ending === undefined) return (await process.wait({ signal: io.interrupt })).exitCode;
-    await killed.promise;
   } catch (error) {
-    if (ending === undefined && !io.interrupt.aborted) throw stillThere(error, process);
-    await session.note(
-      `the command may still run (${toCliError(error).message}): ateenv kill ${process.id}`,
-    ).catch(() => {});
+    if (ending === undefined) throw stillThere(error, process);
   } finally {
     clearTimeout(timer);
     io.interrupt.removeEventListener("abort", onInterrupt);
     stop.abort();
   }
-  if (ending === "output closed") return OUTPUT_CLOSED;
-  if (ending === "timed out") {
-    await session.note(`timed out, and killed: give it longer with --timeout`);
-    return TIMED_OUT;
+  try {
+    await killed.promise;
+  } catch (error) {
+    const { message } = toCliError(error);
+    await session.note(
+      `the command may still run (${message}); end it with: ateenv kill ${process.id}`,
+    );
   }
-  const reason: unknown = io.interrupt.reason;
-  return reason instanceof Interrupt ? reason.exitCode : 130;
+  return await endingCode(session, ending);
+}
+
+/** The exit code of a command that was ended before its time. */
+async function endingCode(session: Session, ending: Ending): Promise<number> {
+  switch (ending) {
+    case "output closed":
+      return OUTPUT_CLOSED;
+    case "timed out":
+      await session.note("timed out, and killed; give it longer with --timeout");
+      return TIMED_OUT;
+    case "interrupted": {
+      const reason: unknown = session.io.interrupt.reason;
+      return reason instanceof Interrupt ? reason.exitCode : 130;
+    }
+  }
 }
 
 async function copyOutput(
@@ -92,16 +106,6 @@ async function copyOutput(
     // Stopped by us: the rest is not wanted.
     if (!signal.aborted) throw error;
   }
-}
-
-/** Resolves some time after the kill; rejects with it. */
-async function lateEnd(killed: Promise<void>): Promise<void> {
-  await killed;
-  await new Promise<void>((resolve) => {
-    // Does not keep the process alive: whoever waits for the last bytes does.
-    const timer = setTimeout(resolve, LAST_BYTES_MS);
-    Deno.unrefTimer(timer);
-  });
 }
 
 /** The command goes on without us; say how to get back to it. */

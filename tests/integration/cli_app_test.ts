@@ -130,3 +130,12 @@ Deno.test("doctor: another version is a warning that says what to do", async () 
   assertEquals(version.verdict, "warn");
   assert(version.detail.includes("9.1.0") && version.detail.includes("same version"));
 });
+
+Deno.test("run: a timeout, in-process: nothing goes on afterwards", async () => {
+  await using agent = await startAgentProcess();
+  const result = await runCli(
+    ["run", "--timeout", "200ms", "--", "sh", "-c", "echo begun; exec sleep 1000"],
+    { address: agent.address },
+  );
+  assertEquals([result.code, result.stdout], [124, "begun\n"]);
+});
