@@ -10,6 +10,15 @@ export interface OutputSink {
 /** Capacity of a pipe on Linux: what one read can bring, but for a writer that is just then awake. */
 const READ_BYTES = 64 * 1024;
 
+/**
+ * A read that brings less than a page has found a pipe with room: a program that writes its lines one by one, each of
+ * which would cost a read, a write to disk and a message. Lines that come in a burst are read together, a
+ * little later; the first one, and whoever fills the pipe, is read at once.
+ */
+const SMALL_BYTES = 4096;
+const BURST_MS = 2;
+const PAUSE_MS = 1;
+
 /** Drains one pipe until its last holder closes it. */
 export class OutputPump {
   /** Resolves at the end of the pipe; never rejects. */
@@ -37,6 +46,7 @@ export class OutputPump {
   }
 
   async #run(): Promise<void> {
+    let readAtMs = -Infinity;
     try {
       let buffer = new Uint8Array(READ_BYTES);
       while (true) {
@@ -52,6 +62,11 @@ export class OutputPump {
           buffer = new Uint8Array(value.buffer);
         }
         if (behind !== undefined) await behind;
+        const isBurst = performance.now() - readAtMs < BURST_MS;
+        if (isBurst && value.byteLength < SMALL_BYTES) {
+          await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+        }
+        readAtMs = performance.now();
       }
     } catch (error) {
       this.#error = error;
