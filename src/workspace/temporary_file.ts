@@ -201,7 +201,7 @@ function createIn(
  */
 export function isSameMount(from: PinnedDirectory, to: PinnedDirectory): boolean {
   // gVisor looks for the source first, and so says nothing of the mounts below.
-  if (Deno.lstatSync(from.child(".")).dev !== Deno.lstatSync(to.child(".")).dev) return false;
+  if (Deno.statSync(from.path).dev !== Deno.statSync(to.path).dev) return false;
   try {
     Deno.renameSync(from.child(IMPOSSIBLE_NAME), to.child(TEMPORARY_DIRECTORY));
   } catch (error) {
