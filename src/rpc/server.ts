@@ -2,21 +2,13 @@
 // Knows no service but health and reflection; must not import a room of the domain.
 import "../wire/http2_guard.ts";
 import {
-  type ChannelOptions,
   Server as GrpcServer,
   ServerCredentials,
   type ServiceDefinition,
   setLogger,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
-import {
-  constants,
-  type Http2Server,
-  type IncomingHttpHeaders,
-  type ServerHttp2Session,
-  type ServerHttp2Stream,
-  type ServerOptions as Http2Options,
-} from "node:http2";
+import { constants, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { Clock } from "../clock.ts";
 import type { Logger } from "../log.ts";
 import { CallGate } from "../wire/call_gate.ts";
@@ -28,7 +20,7 @@ import {
   reflectionServiceDefinition,
 } from "../wire/definitions.ts";
 import { addHttp2Options, http2ServerOf } from "../wire/grpc_internals.ts";
-import { pathOf } from "../wire/http1.ts";
+import { answerPlain } from "../wire/http2_plain.ts";
 import type { CallSummary } from "../wire/server_call.ts";
 import { TlsAcceptor, type TlsFiles } from "../wire/tls.ts";
 import { listenUnix } from "../wire/unix_listener.ts";
@@ -37,6 +29,13 @@ import { Health } from "./health_service.ts";
 import { Reflection } from "./reflection_service.ts";
 import { createHttpHandler } from "./http_handler.ts";
 import { codeName, type Gauge, Metrics } from "./metrics.ts";
+import {
+  DEFAULT_LIMITS,
+  FLOW_WINDOW_BYTES,
+  grpcOptions,
+  http2Options,
+  type ServerLimits,
+} from "./server_limits.ts";
 
 /** Where to listen. Port 0 lets the kernel choose. */
 export type ListenAddress =
@@ -51,35 +50,6 @@ export interface ServiceEntry {
   readonly definition: object;
   readonly implementation: UntypedServiceImplementation;
 }
-
-/** What protects the port; every one has a default, see {@linkcode DEFAULT_LIMITS}. */
-export interface ServerLimits {
-  /** Largest message taken, in bytes. */
-  readonly maxMessageBytes: number;
-  readonly maxConnections: number;
-  readonly maxStreamsPerConnection: number;
-  /** Milliseconds for the handshake and the first bytes of a connection. */
-  readonly openingTimeoutMs: number;
-  /** Milliseconds for a request to arrive; of an upload, its headers. */
-  readonly requestTimeoutMs: number;
-  /** Milliseconds after which a connection without calls is closed. */
-  readonly idleTimeoutMs: number;
-  /** Milliseconds between keepalive pings, and for each answer. */
-  readonly keepaliveMs: number;
-  readonly keepaliveTimeoutMs: number;
-}
-
-/** Half-open connections end within keepaliveMs + keepaliveTimeoutMs: less than a minute. */
-export const DEFAULT_LIMITS: ServerLimits = {
-  maxMessageBytes: 16 * 1024 * 1024,
-  maxConnections: 256,
-  maxStreamsPerConnection: 1024,
-  openingTimeoutMs: 5_000,
-  requestTimeoutMs: 30_000,
-  idleTimeoutMs: 15 * 60_000,
-  keepaliveMs: 20_000,
-  keepaliveTimeoutMs: 20_000,
-};
 
 /** Options of {@linkcode createServer}. */
 export interface ServerOptions {
@@ -116,9 +86,6 @@ const GOAWAY_MS = 100;
 /** Milliseconds for the handlers of aborted calls to clean up when the server closes. */
 const CLEANUP_MS = 1_000;
 
-/** Bytes that a client may send ahead of the handler, per call and per connection. */
-const FLOW_WINDOW_BYTES = 4 * 1024 * 1024;
-
 const HEALTH_PREFIX = "/grpc.health.v1.Health/";
 
 // grpc-js logs what it cannot parse of a client's metadata, which may hold the token.
@@ -143,7 +110,6 @@ export async function createServer(options: ServerOptions): Promise<AgentServer>
 class RunningServer implements AgentServer {
   readonly addresses: ListenAddress[] = [];
   readonly #options: ServerOptions;
-  readonly #limits: ServerLimits;
   readonly #grpc: GrpcServer;
   readonly #http2: Http2Server;
   readonly #inject: (duplex: ConnectionDuplex) => void;
@@ -160,7 +126,7 @@ class RunningServer implements AgentServer {
 
   constructor(options: ServerOptions) {
     this.#options = options;
-    const limits = this.#limits = { ...DEFAULT_LIMITS, ...options.limits };
+    const limits = { ...DEFAULT_LIMITS, ...options.limits };
     const { clock, log, version } = options;
     const auth = createAuthenticator(options.auth, clock, log);
     const tls = options.tls === undefined ? undefined : new TlsAcceptor(options.tls, clock, log);
@@ -213,17 +179,10 @@ class RunningServer implements AgentServer {
           authorization: headers.authorization,
           certified: this.#sessions.get(session)?.certified ?? false,
         }),
-      answerHttp: async (stream, headers) => {
+      answerHttp: (stream, headers) => {
         const connection = this.#sessions.get(stream.session as ServerHttp2Session);
-        const method = String(headers[":method"]);
-        const answer = method === "GET" || method === "HEAD"
-          ? await answerHttp({
-            method,
-            path: pathOf(String(headers[":path"])),
-            authorization: headers.authorization,
-          }, connection?.certified ?? false)
-          : { status: 405, contentType: "text/plain", body: "method not allowed\n" };
-        respondHttp(stream, answer, method === "HEAD", version);
+        const certified = connection?.certified ?? false;
+        answerPlain(stream, headers, (request) => answerHttp(request, certified), version);
       },
       admitted: (session, method, change) => {
         this.#streams += change;
@@ -370,42 +329,6 @@ class RunningServer implements AgentServer {
       traceparent: call.traceparent,
     });
   }
-}
-
-function grpcOptions(limits: ServerLimits): ChannelOptions {
-  return {
-    "grpc.max_receive_message_length": limits.maxMessageBytes,
-    "grpc.max_send_message_length": -1,
-    "grpc.max_connection_idle_ms": limits.idleTimeoutMs,
-    "grpc.keepalive_time_ms": limits.keepaliveMs,
-    "grpc.keepalive_timeout_ms": limits.keepaliveTimeoutMs,
-    // Channelz keeps a record of every connection for a service that we do not offer.
-    "grpc.enable_channelz": 0,
-  };
-}
-
-function http2Options(limits: ServerLimits): Http2Options {
-  return {
-    settings: {
-      initialWindowSize: FLOW_WINDOW_BYTES,
-      maxConcurrentStreams: limits.maxStreamsPerConnection,
-    },
-  };
-}
-
-function respondHttp(
-  stream: ServerHttp2Stream,
-  answer: { status: number; contentType: string; body: string },
-  headOnly: boolean,
-  version: string,
-): void {
-  if (stream.destroyed) return;
-  const headers: IncomingHttpHeaders = {
-    "content-type": answer.contentType,
-    "ateenv-version": version,
-  };
-  stream.respond({ ":status": answer.status, ...headers }, { endStream: headOnly });
-  if (!headOnly) stream.end(answer.body);
 }
 
 /** For callers that build an address themselves. */

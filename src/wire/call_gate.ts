@@ -97,8 +97,11 @@ export class CallGate {
   #enter(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pass: () => void): void {
     const session = stream.session as ServerHttp2Session | undefined;
     if (session === undefined || stream.destroyed) return;
-    const verb = headers[":method"];
-    if (verb !== "POST") {
+    // The answer is complete: whatever else the client sends of its request is of no use.
+    stream.once("finish", () => {
+      if (!stream.readableEnded && !stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
+    });
+    if (headers[":method"] !== "POST") {
       this.#options.answerHttp(stream, headers);
       return;
     }
@@ -108,10 +111,6 @@ export class CallGate {
       return;
     }
     const call = new ServerCall(stream, headers, this.#options.peerOf(session), this.#options);
-    // The answer is complete: whatever else the client sends of its request is of no use.
-    stream.once("finish", () => {
-      if (!stream.readableEnded && !stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
-    });
     const refusal = this.#options.refusal(call.method, headers, session);
     if (refusal !== undefined) {
       call.refuse(KIND_TO_STATUS[refusal.kind], refusal.message);
