@@ -28,6 +28,7 @@ export {
   type ProcessStatus,
 } from "./client/process.ts";
 export { Processes, type StartOptions } from "./client/processes.ts";
+export type { ErrorKind } from "./errors.ts";
 export { Files, type WriteOptions } from "./client/files.ts";
 export type { ByteSource, UploadSource } from "./client/upload.ts";
 export type { Health } from "./client/readyz.ts";

@@ -18,9 +18,13 @@ export interface ShellOptions extends StartOptions {
 
 /** How a shell command ended. */
 export interface ShellResult {
+  /** As UTF-8; what is none becomes U+FFFD. */
   readonly stdout: string;
+  /** Alike. */
   readonly stderr: string;
+  /** 128 + signal where a signal ended it. */
   readonly exitCode: number;
+  /** `completed`, `failed` or `terminated`. */
   readonly status: ProcessStatus;
 }
 

@@ -42,6 +42,7 @@ export interface AteenvErrorOptions {
  * ```
  */
 export class AteenvError extends Error {
+  /** Always `AteenvError`. */
   override readonly name = "AteenvError";
   /** Stable; decide on this, never on the message. */
   readonly kind: AteenvErrorKind;
@@ -51,6 +52,7 @@ export class AteenvError extends Error {
    */
   readonly details: Readonly<Record<string, string | number>>;
 
+  /** Also for programs that stand in for a client, in their tests. */
   constructor(kind: AteenvErrorKind, message: string, options: AteenvErrorOptions = {}) {
     super(message, "cause" in options ? { cause: options.cause } : {});
     this.kind = kind;

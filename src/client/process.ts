@@ -21,17 +21,23 @@ export type ProcessStatus = "running" | "completed" | "failed" | "terminated";
 
 /** What the agent knows of a process. */
 export interface ProcessState {
+  /** Names the process; opaque. */
   readonly id: string;
+  /** Where it is in its life. */
   readonly status: ProcessStatus;
   /** 0 while it runs; 128 + signal for `terminated`. */
   readonly exitCode: number;
+  /** By the sandbox's clock. */
   readonly startedAt: Date | undefined;
+  /** Undefined while it runs. */
   readonly finishedAt: Date | undefined;
 }
 
 /** A piece of output, as the process wrote it. Pieces of one source are in order. */
 export interface OutputPiece {
+  /** The stream that it was written to. */
   readonly source: "stdout" | "stderr";
+  /** The bytes, cut anywhere, also within a character. */
   readonly data: Uint8Array;
 }
 
