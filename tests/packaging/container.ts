@@ -20,15 +20,26 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** A running container; killed when disposed. */
-export class Container implements AsyncDisposable {
+/** A running container, whoever runs it; killed when disposed. */
+export interface RunningContainer extends AsyncDisposable {
+  /** From the first program of the runtime to the agent's line that it serves, in milliseconds. */
+  readonly startMs: number;
+  /** Runs a program in it, as `docker exec` does. */
+  exec(...command: readonly string[]): Promise<Outcome>;
+  /** A file below /proc/1. */
+  readInit(name: string): Promise<string>;
+  /** SIGTERM to PID 1. @returns the exit code, how long it took, and all it has logged */
+  stop(): Promise<{ code: number; stopMs: number; log: string }>;
+}
+
+/** One in namespaces of the kernel. */
+export class Container implements RunningContainer {
   readonly #unshare: Deno.ChildProcess;
   /** PID 1, as the host counts; not to be signalled once it has been waited for. */
   readonly #init: number;
   #ended = false;
   readonly #env: readonly string[];
   readonly #log: Promise<string>;
-  /** From the first program of the runtime to the agent's line that it serves, in milliseconds. */
   readonly startMs: number;
 
   private constructor(
@@ -77,7 +88,6 @@ export class Container implements AsyncDisposable {
     return new Container(unshare, Number(children.stdout.trim()), env, lines.all, startMs);
   }
 
-  /** Runs a program in it, as `docker exec` does. */
   exec(...command: readonly string[]): Promise<Outcome> {
     const enter = ["nsenter", "--target", `${this.#init}`, "--all", "--root", "--wd"];
     return run([
@@ -90,12 +100,10 @@ export class Container implements AsyncDisposable {
     ]);
   }
 
-  /** A file below /proc/1, as the host sees it. */
   async readInit(name: string): Promise<string> {
     return (await run(["cat", `/proc/${this.#init}/${name}`])).stdout;
   }
 
-  /** SIGTERM to PID 1. @returns the exit code, how long it took, and all it has logged */
   async stop(): Promise<{ code: number; stopMs: number; log: string }> {
     const beforeMs = performance.now();
     await run(["kill", "-TERM", `${this.#init}`]);

@@ -14,6 +14,8 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
   command -v ip >/dev/null || need="$need iproute2"
   # For the shift of the wall clock.
   command -v faketime >/dev/null || need="$need faketime"
+  # gVisor; nothing depends on it.
+  [ -z "$(apt-cache policy runsc 2>/dev/null)" ] || command -v runsc >/dev/null || need="$need runsc"
   if [ -n "$need" ]; then
     apt-get update -qq
     # shellcheck disable=SC2086  # words
