@@ -1,5 +1,6 @@
 // One connection to one agent: grpc-js calls as promises, async iterables and AbortSignals.
 // The only file of the client that makes grpc-js calls; must not know what the calls mean.
+import "../wire/http2_guard.ts";
 import {
   type ChannelCredentials,
   Client,

@@ -1,5 +1,5 @@
 // Keeps Deno's HTTP/2 alive: a session is never destroyed from inside one of its own native callbacks.
-// Installs itself when imported, on the server's side; must not import anything of ours.
+// Installs itself when imported, in server and client; must not import anything of ours.
 import http2 from "node:http2";
 import { Duplex } from "node:stream";
 
@@ -9,35 +9,9 @@ import { Duplex } from "node:stream";
  * the whole process aborts after about a hundred calls (denoland/deno issue 36788). A destroy that
  * waits for a later turn of the event loop always finds the native stack empty.
  *
- * When it may go: once the oldest Deno that `checkDenoVersion` admits has that issue fixed, and
+ * When it may go: once the oldest Deno that `src/version.ts` admits has that issue fixed, and
  * tests/integration/http2_guard_test.ts passes 200 rounds against a server that does not import this file.
  */
-
-/** Oldest Deno with back-pressure in HTTP/2; before it a slow reader fills the memory. */
-export const OLDEST_DENO = "2.9.4";
-
-/**
- * Why this agent cannot run on Deno `version`, or undefined where it can. What is no version at all is
- * taken as a build of one's own and let through.
- */
-export function checkDenoVersion(version: string): string | undefined {
-  const parts = parseVersion(version);
-  const oldest = parseVersion(OLDEST_DENO);
-  if (parts === undefined || oldest === undefined) return undefined;
-  for (let i = 0; i < 3; i++) {
-    const difference = parts[i]! - oldest[i]!;
-    if (difference > 0) return undefined;
-    if (difference < 0) {
-      return `ateenvd needs Deno ${OLDEST_DENO} or newer: Deno ${version} has no back-pressure in ` +
-        `HTTP/2, so one slow client would fill the memory`;
-    }
-  }
-  return undefined;
-}
-
-function parseVersion(version: string): readonly number[] | undefined {
-  return /^(\d+)\.(\d+)\.(\d+)/.exec(version)?.slice(1, 4).map(Number);
-}
 
 interface SessionPrototype {
   destroy(this: http2.Http2Session, ...args: unknown[]): void;
@@ -76,4 +50,5 @@ function install(): void {
   prototype[GUARDED] = true;
 }
 
-install();
+// The client runs on Node as well, which needs no guard.
+if ("Deno" in globalThis) install();
