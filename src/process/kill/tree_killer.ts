@@ -32,6 +32,9 @@ export interface KillManner {
 /** How long a kill may take once SIGKILL is what is sent. */
 export const KILL_BOUND_MS = 5_000;
 
+/** How long a kill goes on after its bound, so that no tree is left stopped half-way. */
+const GO_ON_MS = 60_000;
+
 /** Rounds of stopping after which running members are killed all the same. */
 const MAX_FREEZE_ROUNDS = 50;
 
@@ -45,6 +48,8 @@ const LONGEST_PAUSE_MS = 50;
 /** Kills trees; many at once share their looks. */
 export class TreeKiller {
   readonly #options: TreeKillerOptions;
+  /** Kills that go on although their bound is over. */
+  readonly #goingOn = new Map<KillTarget, Promise<unknown>>();
 
   constructor(options: TreeKillerOptions) {
     this.#options = options;
@@ -52,17 +57,32 @@ export class TreeKiller {
 
   /**
    * Ends the tree of `target`; resolves once nothing of it is alive.
-   * @throws AgentError `deadline-exceeded` naming what is alive {@linkcode KILL_BOUND_MS} after that
+   * @throws AgentError `deadline-exceeded` naming what is alive {@linkcode KILL_BOUND_MS} after that; the
+   * kill goes on
    */
   async kill(target: KillTarget, { graceMs, hurry, giveUp }: KillManner): Promise<void> {
     const hunt = new Hunt(target);
     if (graceMs > 0 && await this.#terminate(hunt, graceMs, hurry)) return;
     const bound = this.#deadline(KILL_BOUND_MS, giveUp);
     try {
-      if (!await this.#exterminate(hunt, bound)) throw hunt.overdue(KILL_BOUND_MS);
+      if (await this.#exterminate(hunt, bound)) return;
     } finally {
       bound.cancel();
     }
+    this.#goOn(hunt, giveUp);
+    throw hunt.overdue(KILL_BOUND_MS);
+  }
+
+  /** Nobody waits for this any more, and one of it for each tree is enough. */
+  #goOn(hunt: Hunt, giveUp?: AbortSignal): void {
+    const { target } = hunt;
+    if (this.#goingOn.has(target)) return;
+    const end = this.#deadline(GO_ON_MS, giveUp);
+    const work = this.#exterminate(hunt, end).finally(() => {
+      end.cancel();
+      this.#goingOn.delete(target);
+    });
+    this.#goingOn.set(target, work);
   }
 
   /** Those of `targets` of which something is alive, at one look. */
