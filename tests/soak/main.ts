@@ -2,12 +2,31 @@
 // Prints a table of findings; exits 1 when one of them is not as wanted.
 import { parseArgs } from "node:util";
 import type { Finding, Scenario, SoakContext } from "./scenario.ts";
-import { manyProcesses } from "./scenarios/many_processes.ts";
+import { burst } from "./scenarios/burst.ts";
 import { crashes } from "./scenarios/crashes.ts";
+import { descriptors } from "./scenarios/descriptors.ts";
+import { followers } from "./scenarios/followers.ts";
+import { fullDisk } from "./scenarios/full_disk.ts";
 import { fuzz } from "./scenarios/fuzz.ts";
+import { http2Guard } from "./scenarios/http2_guard.ts";
+import { killStorms } from "./scenarios/kill_storms.ts";
+import { manyProcesses } from "./scenarios/many_processes.ts";
 import { mixedLoad } from "./scenarios/mixed_load.ts";
+import { vanishing } from "./scenarios/vanishing.ts";
 
-const SCENARIOS: readonly Scenario[] = [manyProcesses, crashes, fuzz, mixedLoad];
+const SCENARIOS: readonly Scenario[] = [
+  manyProcesses,
+  crashes,
+  burst,
+  followers,
+  killStorms,
+  descriptors,
+  fullDisk,
+  http2Guard,
+  fuzz,
+  vanishing,
+  mixedLoad,
+];
 
 const { values } = parseArgs({
   args: Deno.args,

@@ -19,6 +19,9 @@ export interface Sample {
   readonly connections: number;
   readonly running: number;
   readonly spoolBytes: number;
+  /** Milliseconds that its main thread has run, and has waited for a processor. */
+  readonly ranMs: number;
+  readonly waitedMs: number;
 }
 
 /** Gauges of /metrics by name. */
@@ -33,9 +36,17 @@ export async function readGauges(address: string): Promise<ReadonlyMap<string, n
   }));
 }
 
+/** What the kernel's scheduler has noted, in nanoseconds. */
+async function mainThreadTimes(pid: number): Promise<readonly number[]> {
+  const path = `/proc/${pid}/task/${pid}/schedstat`;
+  const { stdout } = await new Deno.Command("cat", { args: [path], stderr: "null" }).output();
+  return new TextDecoder().decode(stdout).split(" ").map(Number);
+}
+
 /** Looks once. */
 export async function takeSample({ address, pid }: Measured): Promise<Sample> {
   const gauges = await readGauges(address);
+  const [ranNs, waitedNs] = await mainThreadTimes(pid);
   const gauge = (name: string) => gauges.get(name) ?? NaN;
   return {
     rssBytes: await residentBytes(pid),
@@ -44,6 +55,8 @@ export async function takeSample({ address, pid }: Measured): Promise<Sample> {
     connections: gauge("ateenv_open_connections") - 1,
     running: gauge("ateenv_running_processes"),
     spoolBytes: gauge("ateenv_spool_bytes"),
+    ranMs: (ranNs ?? NaN) / 1e6,
+    waitedMs: (waitedNs ?? NaN) / 1e6,
   };
 }
 

@@ -120,10 +120,16 @@ export const mixedLoad: Scenario = {
     const watching = new AbortController();
     loaded.finally(() => watching.abort());
     let mostBytes = 0;
+    let last = before;
     while (!watching.signal.aborted) {
       const sample = await takeSample(agent);
       mostBytes = Math.max(mostBytes, sample.rssBytes);
-      context.note(`mixed-load: ${formatSample(sample)}`);
+      context.note(
+        `mixed-load: ${formatSample(sample)}; ran ${
+          (sample.ranMs - last.ranMs).toFixed(0)
+        } ms, waited ${(sample.waitedMs - last.waitedMs).toFixed(0)} ms for a processor`,
+      );
+      last = sample;
       await pass(Math.max(5_000, durationMs / 20), watching.signal);
     }
     await loaded;
