@@ -1,6 +1,6 @@
 // grpc.reflection.v1 and v1alpha: what grpcurl and the like ask to learn the services and their messages.
 // Answers from the descriptors of the generated code; knows no service but by those.
-import { create, createRegistry, type DescFile, toBinary } from "@bufbuild/protobuf";
+import { create, createRegistry, type DescFile, type Registry, toBinary } from "@bufbuild/protobuf";
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import type { UntypedServiceImplementation } from "@grpc/grpc-js";
 import { file_ateenv_v1alpha_guest } from "../../gen/ateenv/v1alpha/guest_pb.ts";
@@ -30,11 +30,12 @@ const FILES = [
 export class Reflection {
   readonly #services: readonly string[];
   readonly #files = new Map<string, DescFile>();
-  readonly #registry = createRegistry(...FILES);
+  readonly #registry: Registry;
 
   constructor(services: readonly string[]) {
     this.#services = services;
     for (const file of FILES) this.#add(file);
+    this.#registry = createRegistry(...this.#files.values());
   }
 
   /** For grpc-js. The messages of v1alpha are those of v1 but for their package. */

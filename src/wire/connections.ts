@@ -47,6 +47,7 @@ export class Connection {
 
 /** Milliseconds before accepting goes on after an error such as EMFILE, for which there is no event. */
 const ACCEPT_RETRY_MS = 50;
+const WARN_AGAIN_MS = 10_000;
 
 /** See the head of this file. */
 export class Connections {
@@ -55,7 +56,7 @@ export class Connections {
   readonly #open = new Map<Connection, Promise<void>>();
   readonly #http2 = new Map<Connection, ConnectionDuplex>();
   #closing = false;
-  #acceptFailing = false;
+  #warnedMs = -Infinity;
   #evicted = 0;
 
   constructor(options: ConnectionsOptions) {
@@ -97,22 +98,30 @@ export class Connections {
   async #accept(listener: Deno.Listener): Promise<void> {
     while (!this.#closing) {
       try {
-        const conn = await listener.accept();
-        this.#acceptFailing = false;
-        this.#admit(conn);
+        this.#admit(await listener.accept());
       } catch (error) {
         if (this.#closing) return;
-        // EMFILE and the like: say it once, let something be closed, go on.
-        if (!this.#acceptFailing) {
-          this.#acceptFailing = true;
-          this.#options.log.warn("cannot accept connections", errorFields(error));
-        }
+        // EMFILE and the like: let something be closed and go on.
+        this.#warn(error);
         this.#evict();
-        await new Promise<void>((resolve) =>
-          this.#options.clock.setTimer(ACCEPT_RETRY_MS, resolve)
-        );
+        await this.#pause();
       }
     }
+  }
+
+  /** A lack of descriptors lasts; it is said now and then, not with every attempt. */
+  #warn(error: unknown): void {
+    const now = this.#options.clock.nowMs();
+    if (now - this.#warnedMs < WARN_AGAIN_MS) return;
+    this.#warnedMs = now;
+    this.#options.log.warn("cannot accept connections", errorFields(error));
+  }
+
+  /** The clock's timers do not keep the process alive, and without a pending accept nothing else may. */
+  async #pause(): Promise<void> {
+    const alive = setInterval(() => {}, 2 ** 30);
+    await new Promise<void>((resolve) => this.#options.clock.setTimer(ACCEPT_RETRY_MS, resolve));
+    clearInterval(alive);
   }
 
   #admit(conn: Deno.Conn): void {

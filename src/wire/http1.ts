@@ -37,7 +37,7 @@ const REASONS: Readonly<Record<number, string>> = {
 const MAX_HEAD_BYTES = 16 * 1024;
 /** Milliseconds and bytes for which the client's rest is read, so that the close does not reset. */
 const LINGER_MS = 1_000;
-const MAX_LINGER_BYTES = 64 * 1024;
+const MAX_LINGER_BYTES = 1024 * 1024;
 
 const encoder = new TextEncoder();
 const latin1 = new TextDecoder("latin1");

@@ -1,6 +1,12 @@
 import { Buffer } from "node:buffer";
 import { assertEquals, assertRejects } from "@std/assert";
-import { Metadata } from "@grpc/grpc-js";
+import { create } from "@bufbuild/protobuf";
+import { credentials, makeGenericClientConstructor, Metadata } from "@grpc/grpc-js";
+import { ServerReflectionRequestSchema } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
+import {
+  reflectionAlphaServiceDefinition,
+  reflectionServiceDefinition,
+} from "../../src/wire/definitions.ts";
 import { addressOf, EchoClient } from "../helpers/echo_client.ts";
 import { startEchoProcess } from "../helpers/echo_process.ts";
 import { memoryLog, startEchoServer } from "../helpers/echo_server.ts";
@@ -327,6 +333,30 @@ Deno.test("health tells of every service, and watchers of the drain", { permissi
   // Nothing new is refused by the port itself: that is the services' to say.
   assertEquals((await client.get()).code, 0);
 });
+
+Deno.test(
+  "regression: a reflection call ends when its client has asked all",
+  { permissions },
+  async () => {
+    // grpcurl waits for the end of the stream before it goes.
+    await using server = await startEchoServer();
+    for (const definition of [reflectionServiceDefinition, reflectionAlphaServiceDefinition]) {
+      const Reflection = makeGenericClientConstructor(definition as never, "Reflection");
+      // deno-lint-ignore no-explicit-any
+      const client = new Reflection(addressOf(server), credentials.createInsecure()) as any;
+      const call = client.serverReflectionInfo();
+      call.write(create(ServerReflectionRequestSchema, {
+        messageRequest: { case: "listServices", value: "" },
+      }));
+      const answers = call[Symbol.asyncIterator]();
+      const { value } = await answers.next();
+      assertEquals(value.messageResponse.value.service.length, 5);
+      call.end();
+      assertEquals((await answers.next()).done, true);
+      client.close();
+    }
+  },
+);
 
 Deno.test("close lets running calls finish, within its grace", { permissions }, async () => {
   await using server = await startEchoServer();
