@@ -15,7 +15,7 @@ import {
   type ServerHttp2Stream,
 } from "node:http2";
 import { AgentError } from "../errors.ts";
-import { type CallEnvironment, parseTimeout, ServerCall } from "./server_call.ts";
+import { type CallEnvironment, parseTimeout, RESET_AFTER_MS, ServerCall } from "./server_call.ts";
 import { KIND_TO_STATUS } from "./status.ts";
 
 /** What the gate asks of the server around it. */
@@ -97,10 +97,7 @@ export class CallGate {
   #enter(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pass: () => void): void {
     const session = stream.session as ServerHttp2Session | undefined;
     if (session === undefined || stream.destroyed) return;
-    // The answer is complete: whatever else the client sends of its request is of no use.
-    stream.once("finish", () => {
-      if (!stream.readableEnded && !stream.destroyed) stream.close(constants.NGHTTP2_NO_ERROR);
-    });
+    stream.once("finish", () => this.#discardRest(stream));
     if (headers[":method"] !== "POST") {
       this.#options.answerHttp(stream, headers);
       return;
@@ -134,6 +131,20 @@ export class CallGate {
     } finally {
       this.#entering = undefined;
     }
+  }
+
+  /**
+   * The answer is complete: what else comes of the request is of no use. A client that goes on sending it
+   * is stopped, but not at once: some take a reset right behind the answer for a failure.
+   */
+  #discardRest(stream: ServerHttp2Stream): void {
+    if (stream.readableEnded || stream.destroyed) return;
+    stream.resume();
+    const timer = this.#options.clock.setTimer(
+      RESET_AFTER_MS,
+      () => stream.close(constants.NGHTTP2_NO_ERROR),
+    );
+    stream.once("close", () => timer.cancel());
   }
 
   /** prependListener: `on("data")` would start the flow, and grpc-js must not see the end first. */

@@ -37,8 +37,8 @@ export interface CallEnvironment {
   finished(summary: CallSummary): void;
 }
 
-/** Milliseconds between the answer to an expired call and the reset of a stream that does not take it. */
-const RESET_AFTER_MS = 1_000;
+/** Milliseconds between an answer and the reset of a stream whose client goes on as if there were none. */
+export const RESET_AFTER_MS = 1_000;
 
 const CANCELLED = 1;
 const OK = 0;
