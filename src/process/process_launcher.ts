@@ -58,7 +58,7 @@ export class ProcessLauncher {
       if (isCannotRun(outcome)) return await this.#concludeUnrun(info, spool, outcome);
       return this.#attend(info, spool, outcome, request);
     } catch (error) {
-      await records.remove(processId).catch(() => {});
+      records.removeUnstarted(processId);
       throw fromOsError(error, "cannot store a process");
     }
   }
@@ -86,8 +86,8 @@ export class ProcessLauncher {
     log.info("process started", { processId, pid: child.pid, argc: request.command.length });
     const startedMs = clock.nowMs();
     superviseProcess(entry, leader, { clock, drainWindowMs, pumps }).then(
-      async ({ info, exit }) => {
-        await this.#conclude(entry, info, exit);
+      ({ info, exit }) => {
+        this.#conclude(entry, info, exit);
         log.info("process finished", {
           processId,
           code: exit.code,
@@ -114,20 +114,15 @@ export class ProcessLauncher {
   }
 
   /** Writes the final state down, then shows it. */
-  async #conclude(entry: ProcessEntry, info: ProcessInfo, exit: ExitReport): Promise<void> {
+  #conclude(entry: ProcessEntry, info: ProcessInfo, exit: ExitReport): void {
     const { records, nextOrder, clock, log, onFinal } = this.#options;
     const order = nextOrder();
-    try {
-      if (!entry.forgotten) {
-        await records.writeFinished(entry.processId, {
-          exit,
-          finishedAt: info.finishedAt!,
-          order,
-        });
-      }
-    } catch (error) {
-      // Served from memory as long as this agent lives.
-      if (!entry.forgotten) {
+    if (!entry.forgotten) {
+      try {
+        const { processId } = entry;
+        records.writeFinished(processId, { exit, finishedAt: info.finishedAt!, order });
+      } catch (error) {
+        // Served from memory as long as this agent lives.
         log.error("final state cannot be stored", {
           processId: entry.processId,
           ...errorFields(error),
@@ -154,7 +149,7 @@ export class ProcessLauncher {
       spool.stdout.end();
       spool.stderr.end();
       await spool.flush();
-      await records.writeFinished(processId, { exit, finishedAt, order });
+      records.writeFinished(processId, { exit, finishedAt, order });
       const entry = new ProcessEntry(info, spool);
       entry.publish(finishedInfo(info, exit, finishedAt), order, clock.nowMs());
       log.info("process could not be run", { processId, code: exitCode });

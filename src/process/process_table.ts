@@ -16,8 +16,9 @@ import { ProcessLauncher } from "./process_launcher.ts";
 import { RecordStore } from "./record_store.ts";
 import { recoverProcesses } from "./recovery.ts";
 import { Retention } from "./retention.ts";
-import type { Spawner } from "./spawner.ts";
+import type { Spawner, SpawnRequest } from "./spawner.ts";
 import { MARKER_NAME, parseStartRequest, type StartRequest } from "./start_request.ts";
+import { StandingThread } from "./standing_thread.ts";
 import type { StateDir } from "./state_dir.ts";
 
 export type { KillReach } from "./kill/kill_reach.ts";
@@ -91,6 +92,7 @@ export class ProcessTable implements AsyncDisposable {
   readonly #launcher: ProcessLauncher;
   /** Work that nobody waits for, but the end of the table. Never rejects. */
   readonly #background = new Set<Promise<void>>();
+  readonly #thread: StandingThread;
   readonly #timeouts = new Map<ProcessEntry, Timer>();
   #killer: ProcessKiller | undefined;
   #starting = 0;
@@ -117,6 +119,7 @@ export class ProcessTable implements AsyncDisposable {
   private constructor(options: ProcessTableOptions) {
     const { state, outputLimitBytes, spoolLimitBytes, clock, log, retain, retainForMs } = options;
     this.#options = options;
+    this.#thread = new StandingThread(clock);
     this.#records = new RecordStore(state.processesPath);
     this.#spools = new SpoolStore({ outputLimitBytes, spoolLimitBytes, logger: log });
     this.#finished = new Retention({
@@ -142,8 +145,10 @@ export class ProcessTable implements AsyncDisposable {
     const { clock, log, state } = this.#options;
     const entries = this.#entries;
     const others = () => entries.values();
-    const killer = await openProcessKiller({ clock, log, marker: MARKER_NAME, others });
+    const fifoPath = `${state.path}/fifo`;
+    const killer = await openProcessKiller({ clock, log, marker: MARKER_NAME, others, fifoPath });
     this.#killer = killer;
+    if (killer.reach === "tree") this.#thread.start(fifoPath);
     if (killer.reach !== "tree") {
       log.warn("a kill does not reach the whole tree", {
         killReach: killer.reach,
@@ -194,7 +199,7 @@ export class ProcessTable implements AsyncDisposable {
     try {
       const processId = newProcessId();
       const env = { ...spawnRequest.env, [MARKER_NAME]: processId };
-      const entry = await this.#launcher.launch(processId, { ...spawnRequest, env });
+      const entry = await this.#launch(processId, { ...spawnRequest, env });
       try {
         this.#admit(entry, signal);
       } catch (error) {
@@ -236,6 +241,7 @@ export class ProcessTable implements AsyncDisposable {
   async kill(processId: string, signal: AbortSignal): Promise<number> {
     const entry = this.#lookUp(processId);
     await raceAbort(this.#openKiller.kill(entry, this.#options.killGraceMs), signal);
+    this.#thread.nudge();
     await raceAbort(entry.final, signal);
     return entry.info.exitCode;
   }
@@ -284,6 +290,15 @@ export class ProcessTable implements AsyncDisposable {
     const entry = this.#entries.get(requireProcessId(processId));
     if (entry !== undefined) return entry;
     throw new AgentError("not-found", `process "${processId}" not found`);
+  }
+
+  async #launch(processId: string, request: SpawnRequest): Promise<ProcessEntry> {
+    try {
+      return await this.#launcher.launch(processId, request);
+    } catch (error) {
+      this.#thread.nudge();
+      throw error;
+    }
   }
 
   /**
@@ -386,11 +401,13 @@ export class ProcessTable implements AsyncDisposable {
     for (const timer of this.#timeouts.values()) timer.cancel();
     await this.#killer?.[Symbol.asyncDispose]();
     end.cancel();
+    this.#thread.nudge();
     await this.#launcher.stopPumps();
     this.#finished[Symbol.dispose]();
     while (this.#background.size > 0) await Promise.all(this.#background);
     await this.#spools.settle();
     for (const { spool } of this.#entries.values()) await spool.flush();
+    await this.#thread[Symbol.asyncDispose]();
   }
 
   /** Ends what runs, and what finished processes have left running. */

@@ -25,7 +25,10 @@ export interface StoredProcess {
 /** How many directories are read at once. */
 const PARALLEL_READS = 16;
 
-/** Records below one directory. Errors are those of the OS. */
+/**
+ * Records below one directory. Errors are those of the OS. What a start and an exit need is synchronous:
+ * it takes microseconds, and it works when no thread is to be had.
+ */
 export class RecordStore {
   readonly #root: string;
 
@@ -38,7 +41,7 @@ export class RecordStore {
     return `${this.#root}/${processId}`;
   }
 
-  /** Makes the directory of a new process. Synchronous, as all of a start is but for the spawn. */
+  /** Makes the directory of a new process. */
   create(processId: string): string {
     const directory = this.directoryOf(processId);
     Deno.mkdirSync(directory, { mode: 0o700 });
@@ -50,9 +53,18 @@ export class RecordStore {
     Deno.writeTextFileSync(path, formatRecord(record), { mode: 0o600 });
   }
 
-  async writeFinished(processId: string, record: FinishedRecord): Promise<void> {
+  writeFinished(processId: string, record: FinishedRecord): void {
     const path = `${this.directoryOf(processId)}/${FINISHED}`;
-    await Deno.writeTextFile(path, formatRecord(record), { mode: 0o600 });
+    Deno.writeTextFileSync(path, formatRecord(record), { mode: 0o600 });
+  }
+
+  /** Removes the directory of a process that was not started: nothing but records is in it. */
+  removeUnstarted(processId: string): void {
+    try {
+      Deno.removeSync(this.directoryOf(processId), { recursive: true });
+    } catch {
+      // Never made, or left to the next start of an agent.
+    }
   }
 
   /** Removes all that there is of a process. What is gone already is no error. */

@@ -51,7 +51,7 @@ export async function recoverProcesses(
       });
       await records.remove(stored.processId);
     } else if (finished !== undefined) recovered.push({ started, finished });
-    else recovered.push({ started, finished: await terminate(stored, nextOrder++, options) });
+    else recovered.push({ started, finished: terminate(stored, nextOrder++, options) });
   }
   recovered.sort((a, b) => a.finished.order - b.finished.order);
   const entries: ProcessEntry[] = [];
@@ -70,17 +70,17 @@ async function kill(processId: string, { killByMarker, log }: RecoveryOptions): 
   }
 }
 
-async function terminate(
+function terminate(
   { processId }: StoredProcess,
   order: number,
   { clock, log, records }: RecoveryOptions,
-): Promise<FinishedRecord> {
+): FinishedRecord {
   const finished = { exit: KILLED_EXIT, finishedAt: clock.wallTime(), order };
   log.warn("process was running when its agent died: killed, status set by this agent", {
     processId,
   });
   try {
-    await records.writeFinished(processId, finished);
+    records.writeFinished(processId, finished);
   } catch (error) {
     log.error("final state cannot be stored", { processId, ...errorFields(error) });
   }

@@ -41,6 +41,7 @@ while IFS=' ' read -r verb word rest; do
     if read -r score </proc/"$word"/oom_score_adj && [ "$score" -lt "$rest" ]; then
       printf '%s' "$rest" >/proc/"$word"/oom_score_adj
     fi ;;
+  fifo) [ -e "$rest" ] || command eval 'mkfifo -m 600 "$rest"' ;;
   esac
 done 2>/dev/null`;
 }
@@ -109,6 +110,11 @@ export class KillHelper {
   /** Makes a process the kernel's choice when memory runs out, if its score is below `score`. */
   raiseOomScore(pid: number, score: number): void {
     this.#send(`oom ${pid} ${score}\n`);
+  }
+
+  /** Makes a FIFO at `path`, an absolute path without line ends, unless something is there. */
+  makeFifo(path: string): void {
+    this.#send(`fifo - ${path}\n`);
   }
 
   /** Ends the helper. */

@@ -23,6 +23,8 @@ export interface ProcessKillerOptions {
   readonly marker: string;
   /** All processes whose trees are not to be touched by the kill of another one. */
   readonly others: () => Iterable<KillTarget>;
+  /** Where the helper makes a FIFO: the runtime cannot. */
+  readonly fifoPath: string;
 }
 
 /** Score that makes a child go before the agent when memory runs out. */
@@ -134,6 +136,11 @@ export async function openProcessKiller(options: ProcessKillerOptions): Promise<
   const { log, marker } = options;
   const ownPid = Deno.pid;
   const scanner = new ProcessScanner({ spawnHelper: spawnShellHelper, marker, ownPid, log });
+  try {
+    scanner.makeFifo(options.fifoPath);
+  } catch {
+    // No helper: found out in a moment.
+  }
   const direct = await findDirectSignals();
   const tested = await testKillReach(scanner, ownPid, direct, options.clock);
   return new ProcessKiller(options, scanner, direct, tested);

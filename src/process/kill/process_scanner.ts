@@ -54,9 +54,9 @@ export class ProcessScanner {
     this.#helper?.raiseOomScore(pid, score);
   }
 
-  /** Starts the helper, unless it runs. @throws what its start throws, NotCapable among it */
-  start(): void {
-    this.#ensureHelper();
+  /** Makes a FIFO before the next look, unless there is something by that name. @throws as a signal */
+  makeFifo(path: string): void {
+    this.#ensureHelper().makeFifo(path);
   }
 
   /** Ends the helper. */
