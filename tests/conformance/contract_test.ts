@@ -17,6 +17,7 @@ import { accessCases } from "./cases/access.ts";
 import { portCases } from "./cases/port.ts";
 import { readFileCases } from "./cases/read_file.ts";
 import { restartCases } from "./cases/restart.ts";
+import { settingsCases } from "./cases/settings.ts";
 import { shutdownCases } from "./cases/shutdown.ts";
 import { startProcessCases } from "./cases/start_process.ts";
 import { startRefusedCases } from "./cases/start_refused.ts";
@@ -39,6 +40,7 @@ const CASES: readonly ContractCase[] = [
   ...portCases,
   ...healthCases,
   ...accessCases,
+  ...settingsCases,
   ...restartCases,
   ...shutdownCases,
 ];

@@ -1,26 +1,18 @@
 // Who may call: token, TLS, mTLS, and where the agent does not start without one.
-import { assert, assertEquals, assertRejects } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { credentials, status } from "@grpc/grpc-js";
 import { HealthCheckResponse_ServingStatus as ServingStatus } from "../../../gen/grpc/health/v1/health_pb.ts";
 import { AgentApi, rejectsWith } from "../../helpers/agent_api.ts";
-import { AgentStartError, startAgentProcess } from "../../helpers/agent_process.ts";
+import { startAgentProcess } from "../../helpers/agent_process.ts";
 import { createTempDir } from "../../helpers/state_dir.ts";
 import type { ContractCase } from "../contract_case.ts";
 import { httpGet } from "../http_get.ts";
 import { createCertificates } from "../certificates.ts";
 import { checkHealth } from "./health.ts";
+import { doesNotStart } from "./settings.ts";
 
 const { NOT_FOUND, UNAUTHENTICATED, UNAVAILABLE } = status;
 const TOKEN = "t0ken-of-the-suite";
-
-/** That the agent refuses to start with a usage error that has these words. */
-async function doesNotStart(flags: readonly string[], ...words: string[]): Promise<void> {
-  const error = await assertRejects(async () => {
-    await using _ = await startAgentProcess({ flags });
-  }, AgentStartError);
-  assert(error.code !== 0);
-  for (const word of words) assert(error.stderr.includes(word), error.stderr);
-}
 
 export const accessCases: readonly ContractCase[] = [
   {
@@ -130,18 +122,28 @@ export const accessCases: readonly ContractCase[] = [
     },
   },
   {
-    id: "auth.settings",
-    line: "two flags that disagree are an error at start; all mistakes at once",
+    id: "auth.run-as",
+    line:
+      "with `--run-as` anywhere not without a token or an explicit `--auth none`; refused where it may not",
     lifecycle: true,
     async run() {
-      await doesNotStart(["--retain", "5", "--retain", "6"], "--retain");
-      await doesNotStart(
-        ["--output-limit", "1KiB", "--max-processes", "many", "--no-such-flag"],
-        "--output-limit",
-        "--max-processes",
-        "--no-such-flag",
-      );
-      await doesNotStart(["--auth", "token"], "--token-file");
+      await doesNotStart(["--run-as", "65534"], "--auth");
+      const flags = ["--run-as", "65534:65534", "--auth", "none"];
+      // Only the superuser (or who has the two capabilities) may start others.
+      if (Deno.uid() !== 0) return await doesNotStart(flags, "--run-as");
+      await using agent = await startAgentProcess({ flags });
+      await Deno.chmod(agent.workspace, 0o777);
+      using api = new AgentApi(agent.address);
+      const { text } = await api.run(["sh", "-c", "id -u; id -g"]);
+      assertEquals(text, "65534\n65534\n");
+      const tree = "setsid sleep 1000 & echo up; wait";
+      const id = await api.start(["sh", "-c", tree]);
+      using reader = api.outputs(id, { follow: true });
+      await reader.until("up\n");
+      assertEquals(await api.kill(id), 137);
+      // Neither the agent's state nor its own files are within its reach.
+      const look = await api.run(["ls", agent.stateDir]);
+      assert(look.process.exitCode !== 0, look.text);
     },
   },
 ];

@@ -3,9 +3,6 @@ import { Buffer } from "node:buffer";
 import { assert, assertEquals } from "@std/assert";
 import { status } from "@grpc/grpc-js";
 import { AgentApi, rejectsWith } from "../../helpers/agent_api.ts";
-import { startAgentProcess } from "../../helpers/agent_process.ts";
-import { createTempDir } from "../../helpers/state_dir.ts";
-import { runOverUnixSocket } from "../../helpers/unix_client.ts";
 import { processServiceDefinition } from "../../../src/wire/definitions.ts";
 import type { ContractCase, Target } from "../contract_case.ts";
 import { exchangeText, httpGet } from "../http_get.ts";
@@ -278,40 +275,6 @@ export const portCases: readonly ContractCase[] = [
         );
       }
       await answers(target);
-    },
-  },
-  {
-    id: "port.unix",
-    line: "optional unix socket (0600)",
-    lifecycle: true,
-    async run() {
-      await using dir = await createTempDir();
-      const path = `${dir.path}/agent.sock`;
-      {
-        await using agent = await startAgentProcess({ flags: ["--unix", path] });
-        assertEquals(await runOverUnixSocket(path, "echo", "over unix"), "over unix\n");
-        assertEquals((await Deno.stat(path)).mode! & 0o777, 0o600);
-        assertEquals((await httpGet(agent.address, "/readyz")).status, 200);
-      }
-      // No socket is left at the end.
-      assertEquals([...Deno.readDirSync(dir.path)], []);
-    },
-  },
-  {
-    id: "port.disabled-services",
-    line: "--enable-process, --enable-filesystem: what is off is UNIMPLEMENTED",
-    lifecycle: true,
-    async run() {
-      {
-        await using agent = await startAgentProcess({ flags: ["--enable-process", "false"] });
-        using api = new AgentApi(agent.address);
-        await rejectsWith(api.start(["true"]), UNIMPLEMENTED);
-        await api.write("file", "F");
-      }
-      await using agent = await startAgentProcess({ env: { ATEENV_ENABLE_FILESYSTEM: "false" } });
-      using api = new AgentApi(agent.address);
-      await rejectsWith(api.write("file", "F"), UNIMPLEMENTED);
-      assertEquals((await api.run(["true"])).process.exitCode, 0);
     },
   },
 ];

@@ -214,6 +214,17 @@ export const writeFileCases: readonly ContractCase[] = [
     },
   },
   {
+    id: "write.fsync",
+    line: "--fsync true: the same, on the disk itself",
+    settings: { flags: ["--fsync", "true"] },
+    async run({ api, dir }) {
+      const bytes = patternBytes(2_000_000);
+      assertEquals(await api.write(`${dir}/a/file`, bytes), 2_000_000n);
+      sameBytes(await api.read(`${dir}/a/file`), bytes);
+      await rejectsWith(api.write(dir, "x"), status.FAILED_PRECONDITION);
+    },
+  },
+  {
     id: "write.executable-at-once",
     line: "on disk when the answer is sent: a program can be run as soon as it was uploaded",
     async run({ api, dir, root }) {
