@@ -90,7 +90,8 @@ cp -R src gen deno.json deno.lock "$work/"
 compile_one() {
   output=$1 source=$2
   shift 2
-  (cd "$work" && deno compile --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
+  # V8's flag as in src/start.sh.
+  (cd "$work" && deno compile --v8-flags=--max-semi-space-size=4 --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
 }
 
 # Those of the task `ateenv`.

@@ -6,6 +6,9 @@
 # where `deno task compile` put it: beside this script). ATEENVD_COMPILE only prints the permission flags.
 set -eu
 
+# No network but the listening port: the runtime must not ask whether there is a newer one.
+export DENO_NO_UPDATE_CHECK=1
+
 fail() {
   printf 'ateenvd: %s\n' "$1" >&2
   exit 2
@@ -329,7 +332,8 @@ else
   set -- "$main" "$@"
   IFS=$newline
   set -f
-  set -- "$deno" run --no-prompt $main_flags $permissions "$@"
+  # A young generation of 4 MiB: a server's garbage is short-lived, and idle memory is what a sandbox pays.
+  set -- "$deno" run --no-prompt --v8-flags=--max-semi-space-size=4 $main_flags $permissions "$@"
   set +f
   IFS=$saved_ifs
 fi

@@ -159,7 +159,12 @@ Deno.test("start.sh lists the agent's own variables for removal, and no value", 
     OTHER: "ATEENV_NOT=1",
   });
   const names = run.value("--strip-env")!.split(":").filter((name) => name !== "").sort();
-  assertEquals(names, ["ATEENV_SOMETHING", "DENO_DIR", "npm_config_cache"]);
+  assertEquals(names, [
+    "ATEENV_SOMETHING",
+    "DENO_DIR",
+    "DENO_NO_UPDATE_CHECK",
+    "npm_config_cache",
+  ]);
 });
 
 Deno.test("start.sh makes a temporary state directory for port 0", async () => {
