@@ -8,12 +8,10 @@ import { createLogger, type Logger } from "./log.ts";
 import { createDenoSpawner } from "./process/deno_spawner.ts";
 import { openProcessKiller } from "./process/kill/process_killer.ts";
 import { isCannotRun } from "./process/spawner.ts";
+import { MARKER_NAME } from "./process/start_request.ts";
 import { openStateDir } from "./process/state_dir.ts";
 import { VERSION } from "./version.ts";
 import { Workspace } from "./workspace/workspace.ts";
-
-/** Name of the variable that the kill's self-test looks for. */
-const MARKER = "ATEENV_PROCESS_ID";
 
 /** What was found out, in the order in which it is printed. */
 class Report {
@@ -166,8 +164,10 @@ async function checkProcesses(config: AgentConfig, log: Logger, report: Report):
   await using killer = await openProcessKiller({
     clock: systemClock,
     log,
-    marker: MARKER,
+    marker: MARKER_NAME,
     others: () => [],
+    // The one that an agent makes and uses: it stays.
+    fifoPath: `${config.stateDir}/fifo`,
   });
   const reach = {
     tree: "all descendants",
