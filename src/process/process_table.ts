@@ -1,8 +1,8 @@
 // All processes: started, looked up, read, killed, kept, forgotten.
 // Must not import gRPC; bytes, files and trees are the business of others.
-import type { Clock, Timer } from "../clock.ts";
+import type { Timer } from "../clock.ts";
 import { AgentError, cancelledError, fromOsError } from "../errors.ts";
-import { errorFields, type Logger } from "../log.ts";
+import { errorFields } from "../log.ts";
 import { followOutputs, type OutputPiece, SpoolStore } from "../spool/mod.ts";
 import { raceAbort } from "./abort.ts";
 import { CountedOutputs } from "./counted_outputs.ts";
@@ -13,72 +13,31 @@ import { DRAIN_WINDOW_MS, type ProcessEntry } from "./process_entry.ts";
 import { newProcessId, requireProcessId } from "./process_id.ts";
 import type { ProcessInfo } from "./process_info.ts";
 import { ProcessLauncher } from "./process_launcher.ts";
+import type {
+  OutputRequest,
+  ProcessMetrics,
+  ProcessTableOptions,
+} from "./process_table_options.ts";
 import { RecordStore } from "./record_store.ts";
 import { recoverProcesses } from "./recovery.ts";
 import { Retention } from "./retention.ts";
-import type { Spawner, SpawnRequest } from "./spawner.ts";
+import type { SpawnRequest } from "./spawner.ts";
 import { MARKER_NAME, parseStartRequest, type StartRequest } from "./start_request.ts";
 import { StandingThread } from "./standing_thread.ts";
-import type { StateDir } from "./state_dir.ts";
 
+export { defaultMaxProcesses } from "./process_table_options.ts";
+export type {
+  OutputRequest,
+  ProcessMetrics,
+  ProcessTableOptions,
+} from "./process_table_options.ts";
 export type { KillReach } from "./kill/kill_reach.ts";
 export type { ProcessInfo, ProcessStatus } from "./process_info.ts";
 export type { StartRequest } from "./start_request.ts";
 export type { OutputPiece, OutputSource } from "../spool/mod.ts";
 
-/** What a client wants to read. Offsets are bytes of that stream, as the child wrote them. */
-export interface OutputRequest {
-  readonly processId: string;
-  readonly stdoutOffset: number;
-  readonly stderrOffset: number;
-  readonly follow: boolean;
-}
-
-/** Numbers for whoever watches the agent. */
-export interface ProcessMetrics {
-  readonly running: number;
-  readonly finished: number;
-  readonly spoolBytes: number;
-  /** Memory of the live tails, in bytes. */
-  readonly tailBytes: number;
-  /** Output streams that are open. */
-  readonly streams: number;
-}
-
-/** Settings and surroundings of a {@linkcode ProcessTable}. */
-export interface ProcessTableOptions {
-  /** Open; stays the caller's to dispose, after the table. */
-  readonly state: StateDir;
-  /** Real path of the workspace: default cwd, and base of relative ones. */
-  readonly workspace: string;
-  readonly spawner: Spawner;
-  readonly clock: Clock;
-  readonly log: Logger;
-  /** 0 = no limit. */
-  readonly maxProcesses: number;
-  /** 0 = no limit. */
-  readonly processTimeoutMs: number;
-  /** Time between SIGTERM and SIGKILL; 0 = SIGKILL at once. */
-  readonly killGraceMs: number;
-  /** Newest bytes kept of each stream; 0 = all. */
-  readonly outputLimitBytes: number;
-  /** Bytes kept of all processes together; 0 = no limit. */
-  readonly spoolLimitBytes: number;
-  /** Finished processes that are kept. */
-  readonly retain: number;
-  readonly retainForMs: number;
-  /** For tests. */
-  readonly drainWindowMs?: number;
-}
-
 /** What a shutdown may take beyond its grace: a look, a kill, the last writes. */
 const SHUTDOWN_MARGIN_MS = 1_000;
-
-/** Most processes at once where no limit is set, for a limit of `nofile` descriptors. */
-export function defaultMaxProcesses(nofile: number): number {
-  // Five for each process: three of the runtime, two spool files. 200 for the rest of the agent.
-  return Math.max(1, Math.min(256, Math.floor((nofile - 200) / 5)));
-}
 
 /** Made by {@linkcode ProcessTable.open}. */
 export class ProcessTable implements AsyncDisposable {
