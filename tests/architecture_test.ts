@@ -58,7 +58,7 @@ function* imports(modules: readonly Module[]) {
   }
 }
 
-const ENTRIES = ["src/main.ts", "src/agent.ts", "src/cli.ts", "src/mod.ts"];
+const ENTRIES = ["src/main.ts", "src/agent.ts", "src/policy.ts", "src/cli.ts", "src/mod.ts"];
 
 Deno.test("rooms import only what they may", async () => {
   const broken = new Set<string>();
