@@ -2,6 +2,7 @@
 // Prints a table of findings; exits 1 when one of them is not as wanted.
 import { parseArgs } from "node:util";
 import type { Finding, Scenario, SoakContext } from "./scenario.ts";
+import { bigFiles } from "./scenarios/big_files.ts";
 import { burst } from "./scenarios/burst.ts";
 import { crashes } from "./scenarios/crashes.ts";
 import { descriptors } from "./scenarios/descriptors.ts";
@@ -18,6 +19,7 @@ const SCENARIOS: readonly Scenario[] = [
   manyProcesses,
   crashes,
   burst,
+  bigFiles,
   followers,
   killStorms,
   descriptors,
