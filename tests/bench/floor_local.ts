@@ -44,6 +44,21 @@ async function spawnTrue(count: number, directory: string): Promise<Answer> {
   return answer(durations, startedAt);
 }
 
+/** Creates a file of 4 KiB and renames it over another, as an atomic upload does. */
+async function replaceFile(count: number, directory: string): Promise<Answer> {
+  const startedAt = performance.now();
+  const durations: number[] = [];
+  const content = new Uint8Array(4096);
+  for (let i = 0; i < count; i++) {
+    const at = performance.now();
+    using file = await Deno.open(`${directory}/temporary`, { createNew: true, write: true });
+    await file.write(content);
+    await Deno.rename(`${directory}/temporary`, `${directory}/target`);
+    durations.push(performance.now() - at);
+  }
+  return answer(durations, startedAt);
+}
+
 /** Reads all that a child writes, in reused buffers. */
 async function readPipe(
   [program, ...args]: readonly string[],
@@ -90,6 +105,8 @@ async function run([operation, ...args]: readonly string[]): Promise<Answer> {
   switch (operation) {
     case "spawn":
       return await spawnTrue(Number(args[0]), args[1]!);
+    case "replace":
+      return await replaceFile(Number(args[0]), args[1]!);
     case "pipe-to-file":
       return await pipeToFile(args[0]!, args.slice(1));
     case "latency":
