@@ -8,12 +8,11 @@ import {
   setLogger,
   type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
-import { constants, type Http2Server, type ServerHttp2Session } from "node:http2";
+import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../clock.ts";
 import type { Logger } from "../log.ts";
 import { CallGate } from "../wire/call_gate.ts";
-import type { ConnectionDuplex } from "../wire/connection_duplex.ts";
-import { type Connection, Connections } from "../wire/connections.ts";
+import { Connections } from "../wire/connections.ts";
 import {
   healthServiceDefinition,
   reflectionAlphaServiceDefinition,
@@ -21,14 +20,15 @@ import {
 } from "../wire/definitions.ts";
 import { addHttp2Options, http2ServerOf } from "../wire/grpc_internals.ts";
 import { answerPlain } from "../wire/http2_plain.ts";
-import type { CallSummary } from "../wire/server_call.ts";
+import { Sessions } from "../wire/sessions.ts";
 import { TlsAcceptor, type TlsFiles } from "../wire/tls.ts";
 import { listenUnix } from "../wire/unix_listener.ts";
 import { type AuthMode, createAuthenticator } from "./auth.ts";
+import { logCall } from "./call_log.ts";
 import { Health } from "./health_service.ts";
 import { Reflection } from "./reflection_service.ts";
 import { createHttpHandler } from "./http_handler.ts";
-import { codeName, type Gauge, Metrics } from "./metrics.ts";
+import { type Gauge, Metrics } from "./metrics.ts";
 import {
   DEFAULT_LIMITS,
   FLOW_WINDOW_BYTES,
@@ -36,6 +36,7 @@ import {
   http2Options,
   type ServerLimits,
 } from "./server_limits.ts";
+import { openTelemetry } from "./telemetry.ts";
 
 /** Where to listen. Port 0 lets the kernel choose. */
 export type ListenAddress =
@@ -63,7 +64,7 @@ export interface ServerOptions {
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Gauges for /metrics beside those of the server itself. */
+  /** Gauges for /metrics and OpenTelemetry, beside those of the server itself. */
   readonly gauges?: readonly Gauge[];
 }
 
@@ -79,9 +80,6 @@ export interface AgentServer extends AsyncDisposable {
    */
   close(graceMs: number): Promise<void>;
 }
-
-/** Milliseconds for the GOAWAY to a client that is sent away. */
-const GOAWAY_MS = 100;
 
 /** Milliseconds for the handlers of aborted calls to clean up when the server closes. */
 const CLEANUP_MS = 1_000;
@@ -111,15 +109,12 @@ class RunningServer implements AgentServer {
   readonly addresses: ListenAddress[] = [];
   readonly #options: ServerOptions;
   readonly #grpc: GrpcServer;
-  readonly #http2: Http2Server;
-  readonly #inject: (duplex: ConnectionDuplex) => void;
   readonly #connections: Connections;
   readonly #health: Health;
   readonly #metrics: Metrics;
   /** Handlers that have not returned, also of calls that are over. */
   readonly #working = new Set<Promise<void>>();
-  readonly #sessions = new Map<ServerHttp2Session, Connection>();
-  #entering: { readonly connection: Connection; readonly duplex: ConnectionDuplex } | undefined;
+  readonly #sessions: Sessions;
   #streams = 0;
   #draining = false;
   #closed: Promise<void> | undefined;
@@ -144,20 +139,20 @@ class RunningServer implements AgentServer {
       { definition: reflectionServiceDefinition, implementation: reflection },
       { definition: reflectionAlphaServiceDefinition, implementation: reflection },
     ];
-    this.#metrics = new Metrics(
-      services.flatMap(({ definition }) =>
-        Object.values(definition).map(({ path }: { path: string }) => path)
-      ),
-      [
-        { name: "ateenv_open_streams", help: "Calls under way.", read: () => this.#streams },
-        {
-          name: "ateenv_open_connections",
-          help: "Connections that are open.",
-          read: () => this.#connections.size,
-        },
-        ...options.gauges ?? [],
-      ],
+    const methods = services.flatMap(({ definition }) =>
+      Object.values(definition).map(({ path }: { path: string }) => path)
     );
+    const gauges: Gauge[] = [
+      { name: "ateenv_open_streams", help: "Calls under way.", read: () => this.#streams },
+      {
+        name: "ateenv_open_connections",
+        help: "Connections that are open.",
+        read: () => this.#connections.size,
+      },
+      ...options.gauges ?? [],
+    ];
+    this.#metrics = new Metrics(methods, gauges);
+    const observe = openTelemetry({ version, clock, methods, gauges });
     const answerHttp = createHttpHandler({
       draining: () => this.#draining,
       auth,
@@ -169,29 +164,34 @@ class RunningServer implements AgentServer {
       log,
       version,
       requestTimeoutMs: limits.requestTimeoutMs,
+      maxMessageBytes: limits.maxMessageBytes,
       working: (work) => {
         this.#working.add(work);
         work.finally(() => this.#working.delete(work));
       },
-      finished: (summary) => this.#callFinished(summary),
+      finished: (call) => {
+        this.#metrics.callFinished(call);
+        observe?.(call);
+        logCall(log, call);
+      },
       refusal: (method, headers, session) =>
         method.startsWith(HEALTH_PREFIX) ? undefined : auth.refusal({
           authorization: headers.authorization,
-          certified: this.#sessions.get(session)?.certified ?? false,
+          certified: this.#sessions.connectionOf(session)?.certified ?? false,
         }),
       answerHttp: (stream, headers) => {
-        const connection = this.#sessions.get(stream.session as ServerHttp2Session);
+        const connection = this.#sessions.connectionOf(stream.session as ServerHttp2Session);
         const certified = connection?.certified ?? false;
         answerPlain(stream, headers, (request) => answerHttp(request, certified), version);
       },
       admitted: (session, method, change) => {
         this.#streams += change;
-        const connection = this.#sessions.get(session);
+        const connection = this.#sessions.connectionOf(session);
         if (connection === undefined || method.startsWith(HEALTH_PREFIX)) return;
         connection.calls += change;
         connection.idleSinceMs = clock.nowMs();
       },
-      peerOf: (session) => this.#sessions.get(session)?.transport.peer ?? "unknown",
+      peerOf: (session) => this.#sessions.connectionOf(session)?.transport.peer ?? "unknown",
     });
 
     this.#grpc = new GrpcServer({ ...grpcOptions(limits), interceptors: [gate.interceptor] });
@@ -200,11 +200,15 @@ class RunningServer implements AgentServer {
     }
     addHttp2Options(this.#grpc, http2Options(limits));
     const injector = this.#grpc.createConnectionInjector(ServerCredentials.createInsecure());
-    this.#inject = (duplex) => injector.injectConnection(duplex);
-    this.#http2 = http2ServerOf(this.#grpc);
-    gate.guard(this.#http2);
-    this.#http2.prependListener("session", (session) => this.#sessionOpened(session));
-    this.#http2.on("sessionError", () => {});
+    this.#sessions = new Sessions({
+      clock,
+      windowBytes: FLOW_WINDOW_BYTES,
+      inject: (duplex) => injector.injectConnection(duplex),
+    });
+    const http2 = http2ServerOf(this.#grpc);
+    gate.guard(http2);
+    http2.prependListener("session", (session) => this.#sessions.opened(session));
+    http2.on("sessionError", () => {});
 
     this.#connections = new Connections({
       clock,
@@ -215,7 +219,7 @@ class RunningServer implements AgentServer {
         ? {}
         : { secure: (transport, connection) => tls.secure(transport, connection) }),
       serveHttp1: (request, connection) => answerHttp(request, connection.certified),
-      serveHttp2: (duplex, connection) => this.#serveHttp2(duplex, connection),
+      serveHttp2: (duplex, connection) => this.#sessions.serve(duplex, connection),
     });
   }
 
@@ -254,7 +258,7 @@ class RunningServer implements AgentServer {
     const grace = Promise.withResolvers<void>();
     const timer = this.#options.clock.setTimer(graceMs, grace.resolve);
     const stopped = this.#connections.stopListening();
-    for (const session of this.#sessions.keys()) session.close();
+    this.#sessions.close();
     await Promise.race([this.#connections.waitEmpty(), grace.promise]);
     timer.cancel();
     await stopped;
@@ -273,61 +277,6 @@ class RunningServer implements AgentServer {
     const timer = this.#options.clock.setTimer(CLEANUP_MS, resolve);
     await Promise.race([Promise.all(this.#working), promise]);
     timer.cancel();
-  }
-
-  /** Everything in here is synchronous, so `#entering` is the connection of the session that opens. */
-  #serveHttp2(duplex: ConnectionDuplex, connection: Connection): void {
-    this.#entering = { connection, duplex };
-    try {
-      this.#inject(duplex);
-    } finally {
-      this.#entering = undefined;
-    }
-  }
-
-  #sessionOpened(session: ServerHttp2Session): void {
-    if (this.#entering === undefined) {
-      session.destroy();
-      return;
-    }
-    const { connection, duplex } = this.#entering;
-    this.#sessions.set(session, connection);
-    session.on("error", () => {});
-    session.once("close", () => {
-      this.#sessions.delete(session);
-      duplex.destroy();
-    });
-    connection.end = (hostile) => {
-      if (session.destroyed) {
-        duplex.destroy();
-        return;
-      }
-      session.destroy(
-        undefined,
-        hostile ? constants.NGHTTP2_ENHANCE_YOUR_CALM : constants.NGHTTP2_NO_ERROR,
-      );
-      // A peer that does not read its GOAWAY must not keep the connection.
-      const timer = this.#options.clock.setTimer(GOAWAY_MS, () => duplex.destroy());
-      duplex.once("close", () => timer.cancel());
-    };
-    connection.retire = () => session.close();
-    session.setLocalWindowSize(FLOW_WINDOW_BYTES);
-    if (this.#draining && this.#closed !== undefined) session.close();
-  }
-
-  #callFinished(call: CallSummary): void {
-    this.#metrics.callFinished(call);
-    const { log } = this.#options;
-    if (!log.enabled("debug")) return;
-    log.debug("call finished", {
-      method: call.method,
-      code: codeName(call.code),
-      durationMs: Math.round(call.durationMs * 1000) / 1000,
-      bytesIn: call.bytesIn,
-      bytesOut: call.bytesOut,
-      peer: call.peer,
-      traceparent: call.traceparent,
-    });
   }
 }
 

@@ -16,6 +16,7 @@ import {
 } from "node:http2";
 import { AgentError } from "../errors.ts";
 import { type CallEnvironment, parseTimeout, RESET_AFTER_MS, ServerCall } from "./server_call.ts";
+import { MessageBudget } from "./message_budget.ts";
 import { KIND_TO_STATUS } from "./status.ts";
 
 /** What the gate asks of the server around it. */
@@ -37,6 +38,12 @@ export interface GateOptions extends CallEnvironment {
 const CALL = "ateenv.call";
 /** Messages of an upload that may wait for its handler: each may be `maxMessageBytes` large. */
 const MAX_UNREAD_MESSAGES = 2;
+/**
+ * What the messages may cost, all calls together, that are not whole yet or not taken. Honest ones are on
+ * their way for milliseconds; a client that never ends its messages, or sends them compressed a thousand
+ * times, would fill any memory.
+ */
+const MAX_HELD_BYTES = 128 * 1024 * 1024;
 
 /**
  * The call that a handler's metadata belongs to.
@@ -46,6 +53,12 @@ export function callOf(metadata: Metadata): ServerCall {
   const call = metadata.getOpaque(CALL);
   if (!(call instanceof ServerCall)) throw new Error("Cannot handle a call that passed no gate");
   return call;
+}
+
+/** A call whose messages count. */
+interface HeldCall {
+  readonly call: ServerCall;
+  readonly stream: ServerHttp2Stream;
 }
 
 /** The listener of grpc-js for the streams of its HTTP/2 server. */
@@ -59,11 +72,13 @@ type StreamListener = (
 /** See the head of this file. */
 export class CallGate {
   readonly #options: GateOptions;
+  readonly #budget: MessageBudget<HeldCall>;
   /** Set only while grpc-js takes over a stream, which it does synchronously. */
   #entering: ServerCall | undefined;
 
   constructor(options: GateOptions) {
     this.#options = options;
+    this.#budget = new MessageBudget(Math.max(MAX_HELD_BYTES, 4 * options.maxMessageBytes));
   }
 
   /** Goes into the grpc-js server's options: ties its calls to those of the gate. */
@@ -149,8 +164,17 @@ export class CallGate {
 
   /** prependListener: `on("data")` would start the flow, and grpc-js must not see the end first. */
   #watchInput(stream: ServerHttp2Stream, call: ServerCall): void {
+    const held: HeldCall = { call, stream };
+    stream.once("close", () => this.#budget.release(held));
+    const count = () => {
+      if (stream.closed) return;
+      const leaving = this.#budget.hold(held, call.framing.heldBytes);
+      if (leaving !== undefined) giveUp(leaving);
+    };
+    call.framing.onTaken = count;
     const onData = (piece: Uint8Array) => {
       const fault = call.framing.push(piece);
+      count();
       if (fault === undefined) return;
       stream.removeListener("data", onData);
       const message = fault === "flag"
@@ -165,6 +189,15 @@ export class CallGate {
       }
     });
   }
+}
+
+/** Ends a call for the sake of all others. grpc-js looks at no piece of a stream that is being closed. */
+function giveUp({ call, stream }: HeldCall): void {
+  call.abort(
+    new AgentError("resource-exhausted", "too many unfinished messages at a time"),
+    status.RESOURCE_EXHAUSTED,
+  );
+  stream.close(constants.NGHTTP2_NO_ERROR);
 }
 
 /** Hands the gate's call to the handler, and paces the requests of an upload. */
@@ -190,6 +223,7 @@ class GatedCall extends ServerInterceptingCall {
       },
       onReceiveMessage: (message) => {
         if (this.#paced) this.#call.messageQueued();
+        else this.#call.framing.messageTaken();
         listener.onReceiveMessage(message);
       },
       onReceiveHalfClose: () => listener.onReceiveHalfClose(),

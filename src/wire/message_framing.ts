@@ -12,16 +12,50 @@ function maxPieces(bytes: number): number {
   return 256 + bytes / 256;
 }
 
+/** The most that deflate can grow: a bomb of 15 KiB is a message of 15 MiB. */
+const MOST_INFLATION = 1032;
+/** What a waiting message costs beside its bytes. */
+const MESSAGE_OVERHEAD_BYTES = 256;
+
 /** Follows the message boundaries of a request without copying any of it. */
 export class MessageFraming {
   /** Bytes seen, prefixes included. */
   bytes = 0;
   /** Messages seen to their end. */
   messages = 0;
+  /** Told when a message was taken. */
+  onTaken: (() => void) | undefined;
   #prefixSeen = 0;
   #length = 0;
   #left = 0;
   #pieces = 0;
+  #compressed = false;
+  readonly #maxMessageBytes: number;
+  /** What the messages cost that were seen to their end and not taken yet, the oldest first. */
+  #waiting: number[] = [];
+  #waitingFrom = 0;
+  #waitingBytes = 0;
+
+  /** Messages beyond `maxMessageBytes` are refused by others, and cost no more than that here. */
+  constructor(maxMessageBytes: number) {
+    this.#maxMessageBytes = maxMessageBytes;
+  }
+
+  /** What the messages that nobody has taken cost in memory, or will once they are inflated. */
+  get heldBytes(): number {
+    return this.#waitingBytes + (this.#prefixSeen < 5 ? 0 : this.#cost(this.#length - this.#left));
+  }
+
+  /** The oldest message was taken. */
+  messageTaken(): void {
+    if (this.#waitingFrom >= this.#waiting.length) return;
+    this.#waitingBytes -= this.#waiting[this.#waitingFrom++]!;
+    if (this.#waitingFrom === this.#waiting.length) {
+      this.#waiting = [];
+      this.#waitingFrom = 0;
+    }
+    this.onTaken?.();
+  }
 
   /** False inside a message: the stream must not end here. */
   get complete(): boolean {
@@ -39,6 +73,7 @@ export class MessageFraming {
         if (this.#prefixSeen === 0) {
           if (byte > 1) return "flag";
           this.#length = 0;
+          this.#compressed = byte === 1;
         } else {
           this.#length = this.#length * 256 + byte;
         }
@@ -51,10 +86,17 @@ export class MessageFraming {
       }
       if (this.#left === 0) {
         this.messages++;
+        const cost = this.#cost(this.#length);
+        this.#waiting.push(cost);
+        this.#waitingBytes += cost;
         this.#prefixSeen = 0;
         this.#pieces = 0;
       }
     }
     return this.#pieces > maxPieces(this.#length) ? "pieces" : undefined;
+  }
+  #cost(bytes: number): number {
+    const inflated = this.#compressed ? bytes * MOST_INFLATION : bytes;
+    return MESSAGE_OVERHEAD_BYTES + Math.min(this.#maxMessageBytes, inflated);
   }
 }

@@ -31,6 +31,8 @@ export interface CallEnvironment {
   readonly version: string;
   /** Milliseconds within which a request must have arrived (uploads: their first message). */
   readonly requestTimeoutMs: number;
+  /** Largest message taken, in bytes. */
+  readonly maxMessageBytes: number;
   /** A handler is at work, until `work` settles; it never rejects. */
   working(work: Promise<void>): void;
   /** Called once, when the HTTP/2 stream is closed. */
@@ -67,7 +69,7 @@ export function parseTimeout(header: string | undefined): number | undefined {
 export class ServerCall {
   readonly method: string;
   readonly peer: string;
-  readonly framing = new MessageFraming();
+  readonly framing: MessageFraming;
   readonly #stream: ServerHttp2Stream;
   readonly #environment: CallEnvironment;
   readonly #traceparent: string | undefined;
@@ -92,6 +94,7 @@ export class ServerCall {
   ) {
     this.#stream = stream;
     this.#environment = environment;
+    this.framing = new MessageFraming(environment.maxMessageBytes);
     this.method = String(headers[":path"] ?? "");
     this.peer = peer;
     const traceparent = headers["traceparent"];
@@ -183,6 +186,7 @@ export class ServerCall {
   /** The handler took a message. */
   messageTaken(): void {
     this.#unread--;
+    this.framing.messageTaken();
     const read = this.#resumeReading;
     this.#resumeReading = undefined;
     read?.();
