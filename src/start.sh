@@ -279,15 +279,29 @@ case $enable_process in
     ;;
 esac
 
+# Deno exports telemetry by itself (OTEL_DENO=true). Its spans of HTTP would carry paths that clients made
+# up, and its copy of the console those of the agent; the agent has spans of its own (src/rpc/telemetry.ts).
+# Where nobody takes what is sent, the end of the agent would wait 10 s for each kind of it.
+own_otel=''
+set_otel() {
+  export "$1=$2"
+  own_otel=$own_otel$1:
+}
+if [ "${OTEL_DENO:-}" = true ]; then
+  set_otel OTEL_DENO_TRACING false
+  [ -n "${OTEL_DENO_CONSOLE:-}" ] || set_otel OTEL_DENO_CONSOLE ignore
+  [ -n "${OTEL_EXPORTER_OTLP_TIMEOUT:-}" ] || set_otel OTEL_EXPORTER_OTLP_TIMEOUT 1000
+fi
+
 # Children inherit what is in the agent's environment: these names are taken out of it by the agent,
 # which may touch no other variable.
 strip=$(env | sed -n -e 's/^\(ATEENV_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(DENO_[A-Za-z0-9_]*\)=.*/\1/p' \
   -e 's/^\(npm_[A-Za-z0-9_]*\)=.*/\1/p' -e 's/^\(LD_[A-Za-z0-9_]*\)=.*/\1/p' | tr '\n' ':')
 limit=$(ulimit -Hn 2>/dev/null || echo unlimited)
 [ "$limit" = unlimited ] || set -- "$@" --descriptors "$limit"
-set -- "$@" --strip-env "$strip"
+set -- "$@" --strip-env "$strip$own_otel"
 
-env_names='ATEENV_*,DENO_*,npm_*,LD_*,PORT,WORKSPACE,WORKDIR,LOG_DIR,INIT_CWD,OTEL_DENO'
+env_names='ATEENV_*,DENO_*,npm_*,LD_*,PORT,WORKSPACE,WORKDIR,LOG_DIR,INIT_CWD,OTEL_*'
 env_names="$env_names,GRPC_NODE_VERBOSITY,GRPC_VERBOSITY,GRPC_NODE_TRACE,GRPC_TRACE"
 env_names="$env_names,GRPC_SSL_CIPHER_SUITES,GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 env_names="$env_names,GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION,GRPC_NODE_USE_ALTERNATIVE_RESOLVER"
