@@ -9,8 +9,10 @@ import {
   type WriteFileRequest,
   WriteFileResponseSchema,
 } from "../../gen/ateenv/v1alpha/guest_pb.ts";
+import { type Clock, systemClock } from "../clock.ts";
 import { AgentError } from "../errors.ts";
 import { type CallContext, clientStreaming, serverStreaming } from "../wire/server_streams.ts";
+import { Downloads } from "./downloads.ts";
 import type { Workspace } from "../workspace/workspace.ts";
 
 /** The content of an upload whose first message was taken already; a change of path is refused. */
@@ -33,12 +35,20 @@ async function* contentOf(
 }
 
 /** The handlers of `ateenv.v1alpha.FileSystemService` over `workspace`. */
-export function fileSystemHandlers(workspace: Workspace): UntypedServiceImplementation {
+export function fileSystemHandlers(
+  workspace: Workspace,
+  clock: Clock = systemClock,
+): UntypedServiceImplementation {
+  const downloads = new Downloads(clock);
+
   async function* readFile(
     request: ReadFileRequest,
     context: CallContext,
   ): AsyncGenerator<FileChunk> {
-    for await (const data of workspace.readFile(request.path, context.signal)) {
+    const { signal } = context;
+    using download = await downloads.enter(signal, (reason) => context.abort(reason));
+    for await (const data of workspace.readFile(request.path, signal)) {
+      download.moved();
       yield create(FileChunkSchema, { data });
     }
   }

@@ -10,7 +10,7 @@ import type {
   sendUnaryData,
   ServerDuplexStream,
 } from "@grpc/grpc-js";
-import { cancelledError } from "../errors.ts";
+import { type AgentError, cancelledError } from "../errors.ts";
 import { callOf } from "./call_gate.ts";
 import type { Cleanup, ServerCall } from "./server_call.ts";
 import { statusOf } from "./status_answer.ts";
@@ -28,6 +28,8 @@ export interface CallContext {
    * client has its answer by then, so a handler only has to stop.
    */
   readonly signal: AbortSignal;
+  /** Ends the call with that status. A client that does not take it loses its stream a moment later. */
+  abort(reason: AgentError): void;
   /** Whether the call is over already, so that an answer would reach nobody. */
   cancelledBeforeAnswer(): boolean;
   /**
@@ -49,6 +51,7 @@ function contextOf(call: ServerCall, metadata: Metadata): CallContext {
     peer: call.peer,
     metadata,
     signal: call.signal,
+    abort: (reason) => call.abort(reason),
     cancelledBeforeAnswer: () => call.signal.aborted,
     onUnanswered: (cleanup) => call.onUnanswered(cleanup),
   };
