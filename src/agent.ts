@@ -10,7 +10,8 @@ import { openStateDir, type StateDir } from "./process/state_dir.ts";
 import { fileSystemHandlers } from "./rpc/file_system_service.ts";
 import type { Gauge } from "./rpc/metrics.ts";
 import { processHandlers } from "./rpc/process_service.ts";
-import { type AgentServer, createServer, formatAddress, type ServiceEntry } from "./rpc/server.ts";
+import { type AgentServer, createServer, formatAddress } from "./rpc/server.ts";
+import type { ServiceEntry } from "./rpc/service_entry.ts";
 import { GRPC_VERSION, VERSION } from "./version.ts";
 import { fileSystemServiceDefinition, processServiceDefinition } from "./wire/definitions.ts";
 import { Workspace } from "./workspace/workspace.ts";
@@ -61,6 +62,7 @@ export async function createAgent(
       name: "ateenv.v1alpha.FileSystemService",
       definition: fileSystemServiceDefinition,
       implementation: fileSystemHandlers(workspace),
+      isRefusedInDrain: true,
     });
   }
 

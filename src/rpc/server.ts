@@ -6,10 +6,10 @@ import {
   ServerCredentials,
   type ServiceDefinition,
   setLogger,
-  type UntypedServiceImplementation,
 } from "@grpc/grpc-js";
 import type { ServerHttp2Session } from "node:http2";
 import type { Clock } from "../clock.ts";
+import { AgentError } from "../errors.ts";
 import type { Logger } from "../log.ts";
 import { CallGate } from "../wire/call_gate.ts";
 import { Connections } from "../wire/connections.ts";
@@ -36,21 +36,13 @@ import {
   http2Options,
   type ServerLimits,
 } from "./server_limits.ts";
+import { pathsOf, type ServiceEntry } from "./service_entry.ts";
 import { openTelemetry } from "./telemetry.ts";
 
 /** Where to listen. Port 0 lets the kernel choose. */
 export type ListenAddress =
   | { readonly hostname: string; readonly port: number }
   | { readonly path: string };
-
-/** One service. */
-export interface ServiceEntry {
-  /** Full name: `package.Service`. */
-  readonly name: string;
-  /** Its grpc-js definition (wire/definitions.ts). */
-  readonly definition: object;
-  readonly implementation: UntypedServiceImplementation;
-}
 
 /** Options of {@linkcode createServer}. */
 export interface ServerOptions {
@@ -139,8 +131,9 @@ class RunningServer implements AgentServer {
       { definition: reflectionServiceDefinition, implementation: reflection },
       { definition: reflectionAlphaServiceDefinition, implementation: reflection },
     ];
-    const methods = services.flatMap(({ definition }) =>
-      Object.values(definition).map(({ path }: { path: string }) => path)
+    const methods = services.flatMap(pathsOf);
+    const newWork = new Set(
+      options.services.filter(({ isRefusedInDrain }) => isRefusedInDrain).flatMap(pathsOf),
     );
     const gauges: Gauge[] = [
       { name: "ateenv_open_streams", help: "Calls under way.", read: () => this.#streams },
@@ -174,11 +167,15 @@ class RunningServer implements AgentServer {
         observe?.(call);
         logCall(log, call);
       },
-      refusal: (method, headers, session) =>
-        method.startsWith(HEALTH_PREFIX) ? undefined : auth.refusal({
+      refusal: (method, headers, session) => {
+        if (method.startsWith(HEALTH_PREFIX)) return undefined;
+        const refusal = auth.refusal({
           authorization: headers.authorization,
           certified: this.#sessions.connectionOf(session)?.certified ?? false,
-        }),
+        });
+        if (refusal !== undefined || !this.#draining || !newWork.has(method)) return refusal;
+        return new AgentError("unavailable", "shutting down");
+      },
       answerHttp: (stream, headers) => {
         const connection = this.#sessions.connectionOf(stream.session as ServerHttp2Session);
         const certified = connection?.certified ?? false;
