@@ -109,7 +109,7 @@ function sum(records: readonly Readonly<Record<string, number>>[]): Record<strin
 export const mixedLoad: Scenario = {
   name: "mixed-load",
   async run(context) {
-    await using agent = await startAgentProcess({ flags: ["--retain", "100"] });
+    await using agent = await startAgentProcess();
     await using pulse = await Pulse.start(agent.address);
     const load = new Load(context, agent.address);
     const durationMs = DURATION_MS * context.scale;

@@ -61,7 +61,7 @@ class LoadClient {
         const most = this.#below(5_000_000);
         while (reader.stdoutBytes < most && await reader.next());
       }
-      const code = await this.#api.kill(id);
+      const code = await this.#kill(id);
       // 0 where all of this took longer than the process lives.
       check(code === 137 || code === 0, `cancelFollow: ${code}`);
     },
@@ -69,12 +69,12 @@ class LoadClient {
       const id = await this.#api.start(["sleep", "10"]);
       using reader = this.#api.outputs(id, { follow: true, deadlineMs: this.#below(50) });
       await rejectsWith(reader.rest(), status.DEADLINE_EXCEEDED);
-      await this.#api.kill(id);
+      await this.#kill(id);
     },
     startDeadline: async () => {
       try {
         const id = await this.#api.start(["sleep", "10"], { deadlineMs: 1 + this.#below(30) });
-        await this.#api.kill(id);
+        await this.#kill(id);
       } catch (error) {
         if ((error as ServiceError).code !== status.DEADLINE_EXCEEDED) throw error;
       }
@@ -102,7 +102,7 @@ class LoadClient {
       await this.#api.start(["sh", "-c", "sleep 2 & sleep 1"]);
     },
     killAtOnce: async () => {
-      const code = await this.#api.kill(await this.#api.start(["true"]));
+      const code = await this.#kill(await this.#api.start(["true"]));
       check(code === 0 || code === 137, `killAtOnce: ${code}`);
     },
     unknown: async () => {
@@ -132,6 +132,18 @@ class LoadClient {
       }
     }
     this.#api[Symbol.dispose]();
+  }
+
+  /** Again where it is overdue, which the contract allows and a machine without a free processor brings about. */
+  async #kill(id: string): Promise<number> {
+    for (;;) {
+      try {
+        return await this.#api.kill(id);
+      } catch (error) {
+        if ((error as ServiceError).code !== status.DEADLINE_EXCEEDED) throw error;
+        refused["kill overdue"] = (refused["kill overdue"] ?? 0) + 1;
+      }
+    }
   }
 
   #below(limit: number): number {
