@@ -1,6 +1,7 @@
 import { Buffer } from "node:buffer";
 import { assertEquals, assertRejects } from "@std/assert";
 import { credentials } from "@grpc/grpc-js";
+import { type Clock, systemClock } from "../../src/clock.ts";
 import { AgentError } from "../../src/errors.ts";
 import { addressOf, EchoClient } from "../helpers/echo_client.ts";
 import { startEchoServer } from "../helpers/echo_server.ts";
@@ -76,12 +77,20 @@ Deno.test(
     assertEquals((await client.get()).code, 0);
     using stranger = connect(address, "stranger");
     assertEquals((await stranger.get()).message, "a client certificate is required");
+    using expired = connect(address, "expired");
+    assertEquals((await expired.get()).message, "a client certificate is required");
     using nobody = connect(address);
     assertEquals((await nobody.get()).code, 16);
     assertEquals((await nobody.check()).answer.status, 1);
     assertEquals(await curl(`https://${address}/readyz`), "ok");
   },
 );
+
+/** Every look at it is a second later than the one before: files are looked at for every connection. */
+function hastyClock(): Clock {
+  let nowMs = 0;
+  return { ...systemClock, nowMs: () => nowMs += 1_000 };
+}
 
 Deno.test("replaced certificates serve the next connection, broken ones do not", {
   permissions,
@@ -94,18 +103,7 @@ Deno.test("replaced certificates serve the next connection, broken ones do not",
       await Deno.copyFile(`${FIXTURES}${name}.key`, files.keyFile);
     };
     await install("server");
-    let nowMs = 0;
-    await using server = await startEchoServer({
-      tls: files,
-      clock: {
-        nowMs: () => nowMs += 1_000,
-        wallTime: () => new Date(),
-        setTimer(delayMs, callback) {
-          const handle = setTimeout(callback, delayMs);
-          return { cancel: () => clearTimeout(handle) };
-        },
-      },
-    });
+    await using server = await startEchoServer({ tls: files, clock: hastyClock() });
     const subject = async () =>
       /subject: CN=([\w-]+)/.exec(
         await curl("-v", "--stderr", "-", `https://${addressOf(server)}/readyz`),
@@ -120,6 +118,34 @@ Deno.test("replaced certificates serve the next connection, broken ones do not",
     assertEquals(await subject(), "server-2");
     await install("server");
     assertEquals(await subject(), "server");
+  } finally {
+    await Deno.remove(dir, { recursive: true });
+  }
+});
+
+Deno.test("a replaced client CA decides about the next connection, those that stand stay", {
+  permissions,
+}, async () => {
+  const dir = await Deno.makeTempDir();
+  try {
+    const clientCaFile = `${dir}/ca`;
+    await Deno.copyFile(`${FIXTURES}client-ca.pem`, clientCaFile);
+    await using server = await startEchoServer({
+      auth: { mode: "mtls" },
+      tls: { ...SERVER, clientCaFile },
+      clock: hastyClock(),
+    });
+    const codeOf = async (certificate: string) => {
+      using client = connect(addressOf(server), certificate);
+      return (await client.get()).code;
+    };
+    using early = connect(addressOf(server), "client");
+    assertEquals((await early.get()).code, 0);
+    assertEquals(await codeOf("stranger"), 16);
+    await Deno.copyFile(`${FIXTURES}stranger-ca.pem`, clientCaFile);
+    assertEquals(await codeOf("client"), 16);
+    assertEquals(await codeOf("stranger"), 0);
+    assertEquals((await early.get()).code, 0);
   } finally {
     await Deno.remove(dir, { recursive: true });
   }

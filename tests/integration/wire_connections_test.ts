@@ -12,6 +12,7 @@ import {
   END_STREAM,
   envelope,
   frame,
+  GOAWAY,
   HEADERS,
   PREFACE,
   RawConnection,
@@ -83,6 +84,26 @@ Deno.test("a client that answers pings stays, however quiet", { permissions }, a
   using client = new EchoClient(addressOf(server));
   assertEquals((await client.kill({ deadline: Date.now() + 1_000 })).code, 4);
   assertEquals((await client.get()).code, 0);
+});
+
+Deno.test("a connection without calls is sent away in time, one with a call is not", {
+  permissions,
+}, async () => {
+  const { promise: started, resolve } = Promise.withResolvers<void>();
+  let ended = false;
+  await using server = await startEchoServer({ limits: { idleTimeoutMs: 200 } }, {
+    started: () => resolve(),
+    aborted: () => ended = true,
+  });
+  using busy = new EchoClient(addressOf(server));
+  const call = busy.kill();
+  await started;
+  // Younger than the call, so that the call has been quiet for longer when this one goes.
+  using idle = await RawConnection.open(addressOf(server));
+  assert((await idle.untilClosed()).includes(GOAWAY));
+  assertEquals(ended, false);
+  call.cancel();
+  assertEquals((await call).code, 1);
 });
 
 Deno.test("half-closed connections do not stay", { permissions }, async () => {
