@@ -95,4 +95,10 @@ async function main(): Promise<number> {
   }
 }
 
-Deno.exit(await main());
+/** Without this, what goes wrong before the agent is up would end it with 0: {@linkcode surviveErrors}. */
+function cannotRun(error: unknown): number {
+  createLogger("error").error("the agent cannot run", errorFields(error));
+  return 1;
+}
+
+Deno.exit(await main().catch(cannotRun));
