@@ -12,7 +12,7 @@ import {
 import { type Clock, systemClock } from "../clock.ts";
 import { AgentError } from "../errors.ts";
 import { type CallContext, clientStreaming, serverStreaming } from "../wire/server_streams.ts";
-import { Downloads } from "./downloads.ts";
+import { type Transfer, Transfers } from "./transfers.ts";
 import type { Workspace } from "../workspace/workspace.ts";
 
 /** The content of an upload whose first message was taken already; a change of path is refused. */
@@ -34,12 +34,24 @@ async function* contentOf(
   }
 }
 
+/** The same messages; each shows that the client is there. */
+async function* noteMoves(
+  requests: AsyncIterable<WriteFileRequest>,
+  upload: Transfer,
+): AsyncGenerator<WriteFileRequest> {
+  for await (const request of requests) {
+    upload.moved();
+    yield request;
+  }
+}
+
 /** The handlers of `ateenv.v1alpha.FileSystemService` over `workspace`. */
 export function fileSystemHandlers(
   workspace: Workspace,
   clock: Clock = systemClock,
 ): UntypedServiceImplementation {
-  const downloads = new Downloads(clock);
+  const downloads = new Transfers(clock);
+  const uploads = new Transfers(clock);
 
   async function* readFile(
     request: ReadFileRequest,
@@ -54,12 +66,15 @@ export function fileSystemHandlers(
   }
 
   async function writeFile(requests: AsyncIterable<WriteFileRequest>, context: CallContext) {
-    const messages = requests[Symbol.asyncIterator]();
+    const { signal } = context;
+    // Before the first message is taken: what waits for its turn is the gate's to limit.
+    using upload = await uploads.enter(signal, (reason) => context.abort(reason));
+    const messages = noteMoves(requests, upload);
     const first = await messages.next();
     if (first.done) throw new AgentError("invalid-argument", "no file data received");
     const { path, mode } = first.value;
     const content = contentOf(first.value, messages);
-    const bytes = await workspace.writeFile(path, mode, content, context.signal);
+    const bytes = await workspace.writeFile(path, mode, content, signal);
     return create(WriteFileResponseSchema, { bytesWritten: BigInt(bytes) });
   }
 

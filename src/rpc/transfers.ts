@@ -1,29 +1,32 @@
-// How many files are read at a time: each costs a descriptor, and memory for as long as its client stalls.
+// How many files are read, or written, at a time: each costs descriptors and memory while its client stalls.
 // Must not know files or gRPC.
 import type { Clock } from "../clock.ts";
 import { AgentError } from "../errors.ts";
 
-/** A download that nobody takes pieces of holds up to 5 MiB: a few of them read ahead, others unsent. */
-const MAX_DOWNLOADS = 64;
-/** A client that has taken nothing for so long makes room for one that wants to. */
+/**
+ * A download that nobody takes pieces of holds up to 5 MiB, read ahead and unsent; an upload that stops
+ * half-way two descriptors, of which there are 1,024 in many containers.
+ */
+const MAX_TRANSFERS = 64;
+/** Where nothing has moved for so long, the transfer makes room for one that waits. */
 const STALLED_MS = 5_000;
 
-/** One download under way. */
-export interface Download extends Disposable {
-  /** To be called for each piece that the client has room for. */
+/** One transfer under way. */
+export interface Transfer extends Disposable {
+  /** To be called for each piece that the client takes or sends. */
   moved(): void;
 }
 
-interface OpenDownload {
+interface OpenTransfer {
   movedMs: number;
   readonly end: (reason: AgentError) => void;
 }
 
 /** See the head of this file. */
-export class Downloads {
+export class Transfers {
   readonly #clock: Clock;
   /** The one that has stood still for longest first. */
-  readonly #open = new Set<OpenDownload>();
+  readonly #open = new Set<OpenTransfer>();
   readonly #waiting = new Set<() => void>();
 
   constructor(clock: Clock) {
@@ -34,23 +37,23 @@ export class Downloads {
    * Lets one more in, once there is room; `end` is called where it has to make room for another.
    * @throws the reason of `signal`
    */
-  async enter(signal: AbortSignal, end: (reason: AgentError) => void): Promise<Download> {
+  async enter(signal: AbortSignal, end: (reason: AgentError) => void): Promise<Transfer> {
     signal.throwIfAborted();
-    while (this.#open.size >= MAX_DOWNLOADS) {
+    while (this.#open.size >= MAX_TRANSFERS) {
       await this.#waitRoom(signal);
       signal.throwIfAborted();
       this.#endStalled();
     }
-    const download: OpenDownload = { movedMs: this.#clock.nowMs(), end };
-    this.#open.add(download);
+    const transfer: OpenTransfer = { movedMs: this.#clock.nowMs(), end };
+    this.#open.add(transfer);
     return {
       moved: () => {
-        if (!this.#open.delete(download)) return;
-        download.movedMs = this.#clock.nowMs();
-        this.#open.add(download);
+        if (!this.#open.delete(transfer)) return;
+        transfer.movedMs = this.#clock.nowMs();
+        this.#open.add(transfer);
       },
       [Symbol.dispose]: () => {
-        this.#open.delete(download);
+        this.#open.delete(transfer);
         this.#wakeOne();
       },
     };
@@ -73,11 +76,11 @@ export class Downloads {
 
   #endStalled(): void {
     const [stalest] = this.#open;
-    if (this.#open.size < MAX_DOWNLOADS || stalest === undefined) return;
+    if (this.#open.size < MAX_TRANSFERS || stalest === undefined) return;
     if (this.#clock.nowMs() - stalest.movedMs < STALLED_MS) return;
     this.#open.delete(stalest);
     stalest.end(
-      new AgentError("resource-exhausted", "a stalled download has to make room for others"),
+      new AgentError("resource-exhausted", "a stalled transfer has to make room for others"),
     );
   }
 
