@@ -39,8 +39,8 @@ export interface Agent extends AsyncDisposable {
  * Starts an agent: takes over the state directory, brings back what an earlier agent left there, tries
  * what it leans on, listens, and says so in one log line.
  *
- * @throws {AgentError} where the state directory is another's, files could not be confined, or the token
- * file cannot be used; errors of `Deno.listen` where an address cannot be had
+ * @throws {AgentError} where the state directory is another's, files could not be confined, the token file
+ * cannot be used, or the address is in use; errors of `Deno.listen` where it cannot be had otherwise
  */
 export async function createAgent(
   config: AgentConfig,
@@ -102,11 +102,14 @@ export async function createAgent(
       clock,
       log,
       gauges,
+    }).catch((error) => {
+      throw listenError(error, config);
     }),
   );
   const addresses = server.addresses.map(formatAddress);
   log.info("ateenvd started", {
     version: VERSION,
+    pid: Deno.pid,
     address: addresses[0],
     ...(addresses.length > 1 ? { unix: addresses[1] } : {}),
     workspace: config.workspace,
@@ -163,6 +166,17 @@ class RunningAgent implements Agent {
   }
 }
 
+function listenError(error: unknown, { listen, unixPath }: AgentConfig): unknown {
+  if (!(error instanceof Deno.errors.AddrInUse)) return error;
+  const where = [formatAddress(listen), ...(unixPath === undefined ? [] : [`unix:${unixPath}`])];
+  return new AgentError(
+    "failed-precondition",
+    `cannot listen on ${where.join(" and ")}: the address is in use; stop what holds it, ` +
+      "or give another --listen",
+    { cause: error },
+  );
+}
+
 /** Idempotent: a hurried shutdown may meet the one that it overtakes. */
 async function removeStateDir({ stateDir }: AgentConfig): Promise<void> {
   await Deno.remove(stateDir, { recursive: true }).catch((error) => {
@@ -184,6 +198,15 @@ async function openWorkspace(config: AgentConfig, log: Logger): Promise<Workspac
     fsync: config.fsync,
     log,
   });
+  if (!`${config.workspace}/`.startsWith(`${config.root.replace(/\/$/, "")}/`)) {
+    log.warn(
+      "the workspace is outside the root: relative paths will be refused; give --workspace",
+      {
+        workspace: config.workspace,
+        root: config.root,
+      },
+    );
+  }
   const { pinning, detail } = await workspace.selfTest();
   if (!pinning) {
     await workspace[Symbol.asyncDispose]();

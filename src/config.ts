@@ -92,6 +92,10 @@ function splitArgs(args: readonly string[], mistakes: string[]) {
     const arg = args[index]!;
     const match = /^--([a-z][a-z-]*)(?:=([^]*))?$/.exec(arg);
     const flag = match?.[1] ?? "";
+    if (arg === "-h") {
+      words.add("help");
+      continue;
+    }
     if (match?.[2] === undefined && ["help", "version", "check-policy"].includes(flag)) {
       words.add(flag);
       continue;
@@ -209,6 +213,9 @@ export function parseConfig(
     if (value !== undefined) (values as Record<string, unknown>)[name] = value;
   }
 
+  // What start.sh has found on its way.
+  mistakes.unshift(...values.mistakes ?? []);
+
   const listen = values.listen ?? { hostname: "127.0.0.1", port: 8080 };
   const auth = resolveAuth(values, listen, mistakes);
   const outputLimitBytes = values.outputLimit ?? 0;
@@ -276,13 +283,13 @@ export function helpText(): string {
   });
   return `ateenvd: runs processes and serves files of a sandbox over gRPC (ateenv.v1alpha)
 
-Usage: ateenvd [flags]
+Usage: deno task start [flags], or ateenvd [flags] where it is installed
 
 Flags [and variables; a flag wins]:
 ${rows.join("\n")}
   --check-policy
       print what the policy permits and how far a kill reaches, then exit
-  --help, --version
+  -h, --help, --version
 
 Sizes take bytes or KiB, MiB, GiB; durations ms, s, m, h.
 `;

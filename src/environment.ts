@@ -4,7 +4,11 @@ import type { AgentConfig } from "./config.ts";
 import type { Logger } from "./log.ts";
 
 /** Names that are the agent's or its runner's, beside those that start.sh finds by their prefix. */
-const OWN_NAMES = ["PORT", "WORKSPACE", "WORKDIR", "LOG_DIR", "INIT_CWD", "OTEL_DENO"];
+const OWN_NAMES = [
+  ...["PORT", "WORKSPACE", "WORKDIR", "LOG_DIR", "INIT_CWD", "OTEL_DENO"],
+  // The shell's word for the agent's directory, which is not where a child starts: it can ask the kernel.
+  ...["PWD", "OLDPWD"],
+];
 
 /**
  * Deletes the agent's own variables, so that children (which inherit the rest unread, values that are not

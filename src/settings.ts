@@ -244,6 +244,7 @@ export const SETTINGS = {
   }),
   descriptors: setting("descriptors", "", "N", "", parseCount, { isInternal: true }),
   commit: setting("commit", "", "HASH", "", parsePath, { isInternal: true }),
+  mistakes: setting("mistakes", "", "LIST", "", parseList("\n"), { isInternal: true }),
   stripEnv: setting("strip-env", "", "LIST", "", parseList(":"), { isInternal: true }),
 } as const;
 

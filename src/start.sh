@@ -9,6 +9,15 @@ set -eu
 # No network but the listening port: the runtime must not ask whether there is a newer one.
 export DENO_NO_UPDATE_CHECK=1
 
+newline='
+'
+saved_ifs=$IFS
+mistakes=''
+# Noted here, reported together with those that the agent finds (`report`).
+mistake() {
+  mistakes=$mistakes$1$newline
+}
+
 fail() {
   printf 'ateenvd: %s\n' "$1" >&2
   exit 2
@@ -40,20 +49,18 @@ has_allow_run=''
 set_once() {
   eval "old=\$$1"
   if [ -n "$old" ] && [ "$old" != "$3" ]; then
-    fail "$2 $3 disagrees with $old; give one"
+    mistake "$2 $3 and $2 $old disagree; give one"
   fi
   eval "$1=\$3"
 }
 
-newline='
-'
 count=$#
 while [ "$count" -gt 0 ]; do
   arg=$1
   shift
   count=$((count - 1))
   case $arg in
-    --help | --version) exec_help=1; set -- "$@" "$arg"; continue ;;
+    --help | --version | -h) exec_help=1; set -- "$@" "$arg"; continue ;;
     --*=*) flag=${arg%%=*} value=${arg#*=} given=1 ;;
     --*)
       flag=$arg value='' given=''
@@ -117,11 +124,17 @@ if [ -z "$read_paths" ]; then
   [ -z "$read_paths" ] || read_paths=$(printf '%s' "$read_paths" | tr ':' '\n')$newline
 fi
 
+# The Deno of the project where there is npm but no Deno; a start through npx has it on PATH.
+if [ -z "$bin" ] && [ -z "$compile" ] && ! command -v "$deno" >/dev/null; then
+  command -v npx >/dev/null || fail "no $deno on PATH, and no npx to bring it"
+  deno=$(npx -y deno@2.9.6 eval 'console.log(Deno.execPath())') || fail "npx cannot bring Deno"
+fi
+
 if [ -n "${exec_help:-}" ]; then
   if [ -n "$bin" ]; then exec "$bin" "$@"; fi
   # A built agent has its commit in its version; in a clone only git knows it.
   commit=$(git -C "$here" rev-parse --short=12 HEAD 2>/dev/null) && set -- "$@" --commit "$commit"
-  exec "$deno" run --no-prompt $main_flags "$main" "$@"
+  exec "$deno" run --quiet --no-prompt $main_flags "$main" "$@"
 fi
 
 # --- directories ---------------------------------------------------------------------------------
@@ -129,43 +142,83 @@ fi
 # A comma cannot be written in a permission flag.
 check_comma() {
   case $2 in
-    *,*) fail "$1 $2: a path with a comma cannot be granted; use another directory" ;;
-    *"$newline"*) fail "$1: a path with a line break cannot be granted; use another directory" ;;
+    *,*) mistake "$1 $2: a path with a comma cannot be granted; use another directory" ;;
+    *"$newline"*) mistake "$1: a path with a line break cannot be granted; use another directory" ;;
   esac
 }
 
-# directory FLAG PATH: prints the real path of a directory.
-directory() {
-  if [ -n "$compile" ]; then
-    # The directory of another machine: taken as it is written.
-    case $2 in
-      /*) printf '%s' "$2" ;;
-      *) fail "$1 $2: a compiled agent needs an absolute path" ;;
-    esac
-    return
+# real_directory PATH: prints the real path of a directory; that of another machine as it is written.
+real_directory() {
+  if [ -z "$compile" ]; then
+    (CDPATH= cd -- "$1" 2>/dev/null && pwd -P)
+  else
+    case $1 in /*) printf '%s' "$1" ;; *) return 1 ;; esac
   fi
-  (CDPATH= cd -- "$2" 2>/dev/null && pwd -P) || fail "$1 $2: no such directory, or it cannot be entered"
 }
 
-# file FLAG PATH: prints PATH with a real directory; the file itself may be exchanged (mounted secrets).
+# directory NAME FLAG PATH: NAME becomes the real path.
+directory() {
+  if resolved=$(real_directory "$3"); then
+    check_comma "$2" "$resolved"
+    eval "$1=\$resolved"
+  elif [ -n "$compile" ]; then
+    mistake "$2 $3: a compiled agent needs an absolute path"
+  else
+    mistake "$2 $3: no such directory, or it cannot be entered"
+  fi
+}
+
+# file NAME FLAG PATH: NAME becomes PATH with a real directory; the file itself may be exchanged (mounted
+# secrets). It may be read.
 file() {
-  [ -n "$compile" ] || [ -r "$2" ] || fail "$1 $2: no such file, or it cannot be read"
-  dir=$(directory "$1" "$(dirname -- "$2")") || exit 2
-  printf '%s/%s' "${dir%/}" "$(basename -- "$2")"
+  if [ -z "$compile" ] && [ ! -r "$3" ]; then
+    mistake "$2 $3: no such file, or it cannot be read"
+    return
+  fi
+  parent=''
+  directory parent "$2" "$(dirname -- "$3")"
+  granted=${parent%/}/$(basename -- "$3")
+  check_comma "$2" "$granted"
+  read=$read,$granted
+  eval "$1=\$granted"
 }
 
 # The default workspace is ./workspace of the project (of the current directory for a compiled agent).
 : "${workspace:=workspace}"
-[ -n "$compile" ] || mkdir -p -- "$workspace" 2>/dev/null || fail "--workspace $workspace: cannot be created"
+case $listen in :*) listen=0.0.0.0$listen ;; esac
+port=${listen##*:}
+# What the agent will refuse makes no directory, and no flag that Deno would choke on.
+is_listen_valid=1
+case $port in '' | *[!0-9]* | ??????*) is_listen_valid='' ;; *) [ "$port" -le 65535 ] || is_listen_valid='' ;; esac
+case ${listen%:*} in '' | *[!][A-Za-z0-9.:_-]*) is_listen_valid='' ;; esac
 given_workspace=$workspace given_root=$root
-workspace=$(directory --workspace "$workspace") || exit 2
-check_comma --workspace "$workspace"
-if [ -n "$root" ]; then
-  root=$(directory --root "$root") || exit 2
-  check_comma --root "$root"
-else
-  root=$workspace
+read='' write=''
+if [ -z "$compile" ] && [ -n "$is_listen_valid" ]; then
+  mkdir -p -- "$workspace" 2>/dev/null || mistake "--workspace $workspace: cannot be created"
 fi
+if [ -n "$compile" ] || [ -d "$workspace" ]; then directory workspace --workspace "$workspace"; fi
+if [ -n "$root" ]; then directory root --root "$root"; else root=$workspace; fi
+if [ -n "$token_file" ]; then file token_file --token-file "$token_file"; fi
+if [ -n "$tls_cert" ]; then file tls_cert --tls-cert "$tls_cert"; fi
+if [ -n "$tls_key" ]; then file tls_key --tls-key "$tls_key"; fi
+if [ -n "$tls_client_ca" ]; then file tls_client_ca --tls-client-ca "$tls_client_ca"; fi
+if [ -n "$cgroup" ]; then directory cgroup --cgroup "$cgroup"; fi
+if [ -n "$unix" ]; then
+  parent=''
+  directory parent --unix "$(dirname -- "$unix")"
+  unix=${parent%/}/$(basename -- "$unix")
+  check_comma --unix "$unix"
+fi
+real_read_paths=''
+IFS=$newline
+set -f
+for path in $read_paths; do
+  IFS=$saved_ifs
+  directory path --read-path "$path"
+  real_read_paths=$real_read_paths$path$newline
+done
+IFS=$saved_ifs
+set +f
 
 # private_directory DIR: makes it 0700, or takes it only if it is ours, closed to others and no link.
 private_directory() {
@@ -175,96 +228,73 @@ private_directory() {
   return 1
 }
 
-port=${listen##*:}
+# find_state: `state` becomes the state directory, made where it is not there yet.
+find_state() {
+  if [ -n "$compile" ]; then
+    : "${state:=/var/lib/ateenv}"
+  elif [ -n "$state" ]; then
+    (umask 077 && mkdir -p -- "$state" 2>/dev/null) || mistake "--state-dir $state: cannot be created"
+  elif [ "$port" = 0 ]; then
+    state=$(mktemp -d "${TMPDIR:-/tmp}/ateenvd.XXXXXX") || mistake "no temporary state directory can be made"
+    state_flags='--state-temporary'
+  elif (umask 077 && mkdir -p /var/lib/ateenv) 2>/dev/null && [ -w /var/lib/ateenv ]; then
+    state=/var/lib/ateenv/$port
+    (umask 077 && mkdir -p -- "$state") || mistake "$state: cannot be created"
+  elif [ -n "${XDG_STATE_HOME:-}" ] && (umask 077 && mkdir -p -- "$XDG_STATE_HOME/ateenv/$port") 2>/dev/null; then
+    state=$XDG_STATE_HOME/ateenv/$port
+  else
+    base=${TMPDIR:-/tmp}/ateenv-$(id -u)
+    private_directory "$base" && private_directory "$base/$port" ||
+      mistake "$base: must be a directory of this user with mode 0700 and no link; remove it or give --state-dir"
+    state=$base/$port
+    state_flags='--state-shared'
+  fi
+  [ -n "$compile" ] || [ -d "$state" ] || return 0
+  directory state --state-dir "$state"
+  # The pinning link: through it the kernel resolves names from an open directory (src/workspace/).
+  if [ -z "$compile" ] && [ ! -L "$state/proc" ]; then
+    ln -s /proc "$state/proc" || mistake "$state/proc: the link to /proc cannot be made"
+  fi
+}
+
 state_flags=''
-if [ -n "$compile" ]; then
-  : "${state:=/var/lib/ateenv}"
-elif [ -n "$state" ]; then
-  (umask 077 && mkdir -p -- "$state" 2>/dev/null) || fail "--state-dir $state: cannot be created"
-elif [ "$port" = 0 ]; then
-  state=$(mktemp -d "${TMPDIR:-/tmp}/ateenvd.XXXXXX") || fail "no temporary state directory can be made"
-  state_flags='--state-temporary'
-elif (umask 077 && mkdir -p /var/lib/ateenv) 2>/dev/null && [ -w /var/lib/ateenv ]; then
-  state=/var/lib/ateenv/$port
-  (umask 077 && mkdir -p -- "$state") || fail "$state: cannot be created"
-elif [ -n "${XDG_STATE_HOME:-}" ] && (umask 077 && mkdir -p -- "$XDG_STATE_HOME/ateenv/$port") 2>/dev/null; then
-  state=$XDG_STATE_HOME/ateenv/$port
-else
-  base=${TMPDIR:-/tmp}/ateenv-$(id -u)
-  private_directory "$base" && private_directory "$base/$port" ||
-    fail "$base: must be a directory of this user with mode 0700 and no link; remove it or give --state-dir"
-  state=$base/$port
-  state_flags='--state-shared'
-fi
-state=$(directory --state-dir "$state") || exit 2
-check_comma --state-dir "$state"
+if [ -n "$is_listen_valid" ] && [ -z "$mistakes" ]; then find_state; fi
 
-# The pinning link: through it the kernel resolves names from an open directory (src/workspace/).
-if [ -z "$compile" ] && [ ! -L "$state/proc" ]; then
-  ln -s /proc "$state/proc" || fail "$state/proc: the link to /proc cannot be made"
-fi
+# --- the agent's flags, and its permissions ----------------------------------------------------------
 
-# --- permissions ---------------------------------------------------------------------------------
-
-read=$root,$state,/dev/urandom
-write=$root,$state
-case $workspace/ in "${root%/}"/*) ;; *) read=$read,$workspace write=$write,$workspace ;; esac
-
-set -- "$@" --listen "$listen" --workspace "$workspace" --root "$root" --state-dir "$state"
+set -- "$@" --listen "$listen" --workspace "$workspace" --root "$root" --state-dir "${state:-/}" \
+  --enable-process "$enable_process"
 # Clients may go on using the absolute name that the user gave, though the real one is another.
 case $given_workspace in "$workspace") ;; /*) set -- "$@" --given-workspace "$given_workspace" ;; esac
 case $given_root in "$root") ;; /*) set -- "$@" --given-root "$given_root" ;; esac
 [ -z "$state_flags" ] || set -- "$@" "$state_flags"
+[ -z "$unix" ] || set -- "$@" --unix "$unix"
+[ -z "$token_file" ] || set -- "$@" --token-file "$token_file"
+[ -z "$tls_cert" ] || set -- "$@" --tls-cert "$tls_cert"
+[ -z "$tls_key" ] || set -- "$@" --tls-key "$tls_key"
+[ -z "$tls_client_ca" ] || set -- "$@" --tls-client-ca "$tls_client_ca"
+[ -z "$cgroup" ] || set -- "$@" --cgroup "$cgroup"
 
-saved_ifs=$IFS
+files=$read
+read=$root,$state,/dev/urandom
+write=$root,$state
+case $workspace/ in "${root%/}"/*) ;; *) read=$read,$workspace write=$write,$workspace ;; esac
 IFS=$newline
 set -f
-for path in $read_paths; do
+for path in $real_read_paths; do
   IFS=$saved_ifs
-  path=$(directory --read-path "$path") || exit 2
-  check_comma --read-path "$path"
   read=$read,$path
   set -- "$@" --read-path "$path"
 done
 IFS=$saved_ifs
 set +f
-
 net=$listen sys=''
 if [ -n "$unix" ]; then
-  unix_dir=$(directory --unix "$(dirname -- "$unix")") || exit 2
-  unix=${unix_dir%/}/$(basename -- "$unix")
-  check_comma --unix "$unix"
   net=$net,unix:$unix read=$read,$unix write=$write,$unix
   # The socket is born 0600, which takes a umask; Deno has no narrower word for that. Given up once bound.
   sys=--allow-sys
-  set -- "$@" --unix "$unix"
 fi
-grant_file() {
-  granted=$(file "$1" "$2") || exit 2
-  check_comma "$1" "$granted"
-  read=$read,$granted
-}
-if [ -n "$token_file" ]; then
-  grant_file --token-file "$token_file"
-  set -- "$@" --token-file "$granted"
-fi
-if [ -n "$tls_cert" ]; then
-  grant_file --tls-cert "$tls_cert"
-  set -- "$@" --tls-cert "$granted"
-fi
-if [ -n "$tls_key" ]; then
-  grant_file --tls-key "$tls_key"
-  set -- "$@" --tls-key "$granted"
-fi
-if [ -n "$tls_client_ca" ]; then
-  grant_file --tls-client-ca "$tls_client_ca"
-  set -- "$@" --tls-client-ca "$granted"
-fi
-if [ -n "$cgroup" ]; then
-  cgroup=$(directory --cgroup "$cgroup") || exit 2
-  set -- "$@" --cgroup "$cgroup"
-fi
-set -- "$@" --enable-process "$enable_process"
+read=$read$files
 
 run=''
 case $enable_process in
@@ -301,11 +331,19 @@ limit=$(ulimit -Hn 2>/dev/null || echo unlimited)
 [ "$limit" = unlimited ] || set -- "$@" --descriptors "$limit"
 set -- "$@" --strip-env "$strip$own_otel"
 
-env_names='ATEENV_*,DENO_*,npm_*,LD_*,PORT,WORKSPACE,WORKDIR,LOG_DIR,INIT_CWD,OTEL_*'
+env_names='ATEENV_*,DENO_*,npm_*,LD_*,PWD,OLDPWD,PORT,WORKSPACE,WORKDIR,LOG_DIR,INIT_CWD,OTEL_*'
 env_names="$env_names,GRPC_NODE_VERBOSITY,GRPC_VERBOSITY,GRPC_NODE_TRACE,GRPC_TRACE"
 env_names="$env_names,GRPC_SSL_CIPHER_SUITES,GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"
 env_names="$env_names,GRPC_EXPERIMENTAL_ENABLE_OUTLIER_DETECTION,GRPC_NODE_USE_ALTERNATIVE_RESOLVER"
 env_names="$env_names,GRPC_NODE_DEBUG_SEND_ERROR_DETAILS"
+
+# Mistakes end here, together with those that the agent finds in the rest.
+if [ -n "$mistakes" ] || [ -z "$is_listen_valid" ]; then
+  set -- "$@" "--mistakes=$mistakes"
+  if [ -n "$compile" ]; then fail "${mistakes%"$newline"}"; fi
+  if [ -n "$bin" ]; then exec "$bin" "$@"; fi
+  exec "$deno" run --quiet --no-prompt $main_flags "--allow-env=$env_names" "$main" "$@"
+fi
 
 permissions="--allow-read=$read$newline--allow-write=$write$newline--allow-net=$net$newline"
 [ -z "$sys" ] || permissions="$permissions$sys$newline"
@@ -347,7 +385,7 @@ else
   IFS=$newline
   set -f
   # A young generation of 4 MiB: a server's garbage is short-lived, and idle memory is what a sandbox pays.
-  set -- "$deno" run --no-prompt --v8-flags=--max-semi-space-size=4 $main_flags $permissions "$@"
+  set -- "$deno" run --quiet --no-prompt --v8-flags=--max-semi-space-size=4 $main_flags $permissions "$@"
   set +f
   IFS=$saved_ifs
 fi

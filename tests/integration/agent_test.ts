@@ -91,8 +91,8 @@ Deno.test("agent: an address that is taken leaves no lock behind", async () => {
   const config = configOf([
     ...["--listen", first.address, "--workspace", workspace.path, "--state-dir", state.path],
   ]);
-  await assertRejects(() => createAgent(config, quiet), Deno.errors.AddrInUse);
-  await assertRejects(() => createAgent(config, quiet), Deno.errors.AddrInUse);
+  await assertRejects(() => createAgent(config, quiet), AgentError, first.address);
+  await assertRejects(() => createAgent(config, quiet), AgentError, "give another --listen");
 });
 
 Deno.test("agent: a temporary state directory goes, also when the start fails", async () => {
@@ -109,7 +109,7 @@ Deno.test("agent: a temporary state directory goes, also when the start fails", 
   await (await good.start()).shutdown(0);
   await assertRejects(() => Deno.lstat(good.state), Deno.errors.NotFound);
   const bad = await start(first.address);
-  await assertRejects(bad.start, Deno.errors.AddrInUse);
+  await assertRejects(bad.start, AgentError, "in use");
   await assertRejects(() => Deno.lstat(bad.state), Deno.errors.NotFound);
 });
 

@@ -124,7 +124,7 @@ Deno.test("start.sh hands on the absolute name that a linked workspace was given
   assert(!plain.args.includes("--given-workspace"));
 });
 
-Deno.test("start.sh refuses what cannot be granted, and says what would be right", async () => {
+Deno.test("start.sh hands its own mistakes to the agent, which adds those that it finds", async () => {
   await using dir = await createTempDir();
   const cases: [args: string[], part: string][] = [
     [["--workspace", "a,b"], "comma"],
@@ -132,15 +132,50 @@ Deno.test("start.sh refuses what cannot be granted, and says what would be right
     [["--root", "missing"], "no such directory"],
     [["--token-file", "missing"], "no such file"],
     [["--read-path", "missing"], "no such directory"],
-    [["--workspace", "a", "--workspace", "b"], "disagrees"],
-    [["--state-dir", "a", "--log-dir", "b"], "disagrees"],
+    [["--workspace", "a", "--workspace", "b"], "disagree"],
+    [["--state-dir", "a", "--log-dir", "b"], "disagree"],
   ];
   for (const [args, part] of cases) {
     const run = await start(dir.path, ["--listen", "127.0.0.1:0", ...args]);
-    assertEquals(run.code, 2, args.join(" "));
-    assert(run.stderr.includes(part), run.stderr);
-    assertEquals(run.args.length, 0);
+    assert(run.flag("--mistakes")?.includes(part), `${args.join(" ")}: ${run.args.join(" ")}`);
+    // Nothing is granted to a run that can only report.
+    assertEquals(run.flag("--allow-read"), undefined);
+    assertEquals(run.flag("--allow-run"), undefined);
   }
+});
+
+Deno.test("start.sh makes no directory for an address that cannot be one", async () => {
+  await using dir = await createTempDir();
+  for (const listen of ["nowhere", "127.0.0.1:80811", "127.0.0.1:", "a b:80", "127.0.0.1:http"]) {
+    const run = await start(dir.path, ["--listen", listen, "--state-dir", "s"]);
+    assertEquals(run.value("--listen"), listen);
+    assertEquals(run.flag("--allow-net"), undefined);
+    assertEquals([...Deno.readDirSync(dir.path)].map((entry) => entry.name), ["bin"]);
+  }
+});
+
+Deno.test("all mistakes are reported at once, those of start.sh and those of the agent", async () => {
+  await using dir = await createTempDir();
+  const { code, stderr } = await new Deno.Command("/bin/sh", {
+    args: [
+      SCRIPT,
+      ...["--listen", "foo", "--max-processes", "x", "--bogus", "1", "--root", "/nonexistent"],
+    ],
+    cwd: dir.path,
+    env: { ATEENVD_DENO: Deno.execPath(), ATEENV_LOG_LEVEL: "loud" },
+  }).output();
+  const text = new TextDecoder().decode(stderr);
+  assertEquals(code, 2, text);
+  for (
+    const part of [
+      "--root /nonexistent: no such directory",
+      "--listen: want ADDR:PORT",
+      "--max-processes: want a whole number",
+      "--bogus: no such flag",
+      "ATEENV_LOG_LEVEL: want",
+    ]
+  ) assert(text.includes(part), `${part} in ${text}`);
+  assertEquals([...Deno.readDirSync(dir.path)], []);
 });
 
 Deno.test("start.sh hands on what it does not know, values with odd characters included", async () => {
@@ -176,7 +211,7 @@ Deno.test("start.sh makes a temporary state directory for port 0", async () => {
 
 Deno.test("start.sh --help and --version touch nothing and need no permission", async () => {
   await using dir = await createTempDir();
-  for (const word of ["--help", "--version"]) {
+  for (const word of ["--help", "--version", "-h"]) {
     const run = await start(dir.path, [word, "--state-dir", "s"]);
     assertEquals(run.args.filter((arg) => arg.startsWith("--allow")).length, 0);
     assert(run.args.includes(word));

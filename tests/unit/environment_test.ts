@@ -4,7 +4,16 @@ import { parseConfig } from "../../src/config.ts";
 import { takeEnvironment } from "../../src/environment.ts";
 import { createLogger } from "../../src/log.ts";
 
-const MINE = ["PORT", "WORKSPACE", "ATEENV_SOMETHING", "DENO_FOO", "npm_foo", "LD_TEST", "KEEP_ME"];
+const MINE = [
+  "PORT",
+  "WORKSPACE",
+  "PWD",
+  "ATEENV_SOMETHING",
+  "DENO_FOO",
+  "npm_foo",
+  "LD_TEST",
+  "KEEP_ME",
+];
 
 function take(...flags: string[]) {
   const args = ["--state-dir", "/s", "--strip-env", "ATEENV_SOMETHING:DENO_FOO:npm_foo:LD_TEST:"];
