@@ -83,13 +83,31 @@ function lockDirectory(path: string): Deno.FsFile {
   let file: Deno.FsFile | undefined;
   try {
     file = Deno.openSync(`${path}/lock`, { read: true, write: true, create: true, mode: 0o600 });
-    if (file.tryLockSync(true)) return file;
+    if (file.tryLockSync(true)) {
+      // For the message of an agent that finds the lock taken.
+      file.truncateSync();
+      file.writeSync(new TextEncoder().encode(`${Deno.pid}\n`));
+      return file;
+    }
   } catch (error) {
     file?.close();
     throw refusal(path, `cannot be locked (${osErrorCode(error) ?? "unexpected error"})`, error);
   }
   file.close();
-  throw refusal(path, "is in use by another agent");
+  const pid = /^\d+/.exec(readHolder(path))?.[0];
+  throw refusal(
+    path,
+    `is in use by another agent${pid === undefined ? "" : ` (pid ${pid})`}; stop that one, ` +
+      "or give another --state-dir",
+  );
+}
+
+function readHolder(path: string): string {
+  try {
+    return Deno.readTextFileSync(`${path}/lock`);
+  } catch {
+    return "";
+  }
 }
 
 function checkFormat(path: string): void {

@@ -78,7 +78,7 @@ Deno.test("agent: a second agent on one state directory is refused, the first go
   const config = configOf([
     ...["--listen", "127.0.0.1:0", "--workspace", first.workspace, "--state-dir", first.stateDir],
   ]);
-  await assertRejects(() => createAgent(config, quiet), AgentError, "in use by another agent");
+  await assertRejects(() => createAgent(config, quiet), AgentError, `(pid ${Deno.pid})`);
   await using client = await connect(first.address);
   assertEquals((await client.shell("echo still")).stdout, "still\n");
 });
