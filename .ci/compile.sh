@@ -94,9 +94,7 @@ compile_one() {
   (cd "$work" && deno compile --v8-flags=--max-semi-space-size=4 --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
 }
 
-# Those of the task `ateenv`.
-cli_permissions=$(sed -n 's/.*"command": "deno run --no-prompt \(.*\) src\/cli.ts".*/\1/p' deno.json)
-[ -n "$cli_permissions" ] || fail "deno.json has no task that runs src/cli.ts"
+cli_permissions=$(ATEENVD_COMPILE=1 sh src/ateenv.sh)
 
 out=${ATEENV_COMPILE_OUT:-$PWD/dist}
 mkdir -p "$out"

@@ -1,7 +1,8 @@
 // The `ateenv` command: argv and the process's streams and signals -> cli/app.ts -> exit code.
 // No logic of its own.
 import { runApp } from "./cli/app.ts";
-import { Interrupt, OutputClosed, type Sink, type Stdio } from "./cli/stdio.ts";
+import { Asks } from "./cli/asks.ts";
+import { OutputClosed, type Sink, type Stdio } from "./cli/stdio.ts";
 
 const SIGNALS: readonly (readonly [Deno.Signal, number])[] = [
   ["SIGINT", 130],
@@ -42,12 +43,10 @@ function env(name: string): string | undefined {
   }
 }
 
-const interrupt = new AbortController();
+const asks = new Asks();
 for (const [signal, exitCode] of SIGNALS) {
   Deno.addSignalListener(signal, () => {
-    // The first asks, the second insists.
-    if (interrupt.signal.aborted) Deno.exit(exitCode);
-    interrupt.abort(new Interrupt(exitCode));
+    if (asks.add(exitCode, performance.now()) === "exit") Deno.exit(exitCode);
   });
 }
 
@@ -56,7 +55,8 @@ const stdio: Stdio = {
   stderr: toSink(Deno.stderr),
   stdin: () => Deno.stdin.readable,
   env,
-  interrupt: interrupt.signal,
+  interrupt: asks.interrupt,
+  insist: asks.insist,
 };
 
 // Exits whatever is still open: a terminal on stdin, a connection that does not close.

@@ -41,12 +41,7 @@ for entry in main cli; do
   "$ate/bin/deno" bundle --quiet --frozen --output "$ate/app/$entry.mjs" "src/$entry.ts"
 done
 cp src/start.sh LICENSE "$ate/app/"
-# Those of the task `ateenv`.
-cli_flags=$(sed -n 's/.*"command": "deno run \(.*\) src\/cli.ts".*/\1/p' deno.json)
-[ -n "$cli_flags" ] || {
-  echo "deno.json has no task that runs src/cli.ts" >&2
-  exit 1
-}
+cli_flags=$(ATEENVD_COMPILE=1 sh src/ateenv.sh)
 
 cat >"$ate/ateenvd" <<END
 #!$ate/bin/sh
@@ -60,7 +55,7 @@ cat >"$ate/ateenv" <<END
 # The CLI. Inside of the sandbox the agent is at PORT, unless told otherwise.
 export DENO_DIR=$ate/cache DENO_NO_UPDATE_CHECK=1
 [ -n "\${ATEENV_ADDRESS:-}" ] || export ATEENV_ADDRESS=127.0.0.1:\${PORT:-8080}
-exec $ate/bin/deno run --no-config $cli_flags $ate/app/cli.mjs "\$@"
+exec $ate/bin/deno run --no-prompt --no-config $cli_flags $ate/app/cli.mjs "\$@"
 END
 chmod 0755 "$ate/ateenvd" "$ate/ateenv"
 

@@ -199,8 +199,25 @@ class App {
     return async (...args: unknown[]) => {
       const command = args.pop() as Command;
       const options = command.optsWithGlobals<TargetOptions>();
-      this.#exitCode = await action(new Session(this.#io, options), ...args);
+      const session = new Session(this.#io, options);
+      this.#exitCode = await untilInsisted(session, action(session, ...args));
     };
+  }
+}
+
+/** The result of a command, which is left behind where somebody insists. */
+async function untilInsisted(session: Session, result: Promise<number>): Promise<number> {
+  const { insist } = session.io;
+  const insisted = Promise.withResolvers<never>();
+  const onInsist = () => insisted.reject(insist.reason);
+  insist.addEventListener("abort", onInsist, { once: true });
+  try {
+    return await Promise.race([result, insisted.promise]);
+  } catch (error) {
+    if (insist.aborted && session.lastWords !== undefined) await session.note(session.lastWords);
+    throw error;
+  } finally {
+    insist.removeEventListener("abort", onInsist);
   }
 }
 

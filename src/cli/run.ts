@@ -4,7 +4,7 @@ import type { ProcessHandle } from "../client/process.ts";
 import { systemPorts } from "../client/retry.ts";
 import { CliError, OUTPUT_CLOSED, TIMED_OUT, toCliError } from "./failure.ts";
 import type { Session } from "./session.ts";
-import { Interrupt, OutputClosed } from "./stdio.ts";
+import { Interrupt, OutputClosed, writeText } from "./stdio.ts";
 
 /** Options of `run` and `start`. */
 export interface RunOptions {
@@ -32,12 +32,14 @@ export async function run(
 ): Promise<number> {
   const { io } = session;
   await using client = await session.connect();
+  session.lastWords = "a command may have been started, and may still run";
   const process = await client.processes.start(argv, {
     signal: io.interrupt,
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...(options.env === undefined ? {} : { env: options.env }),
   });
 
+  session.lastWords = `the command may still run: ateenv kill ${process.id}`;
   const stop = new AbortController();
   const killed = Promise.withResolvers<void>();
   const lastBytesLate = killed.promise.then(() => systemPorts.sleep(LAST_BYTES_MS, stop.signal));
@@ -48,7 +50,13 @@ export async function run(
     process.kill({ signal: AbortSignal.timeout(KILL_MS) })
       .then(() => killed.resolve(), killed.reject);
   };
-  const onInterrupt = () => end("interrupted");
+  const onInterrupt = () => {
+    end("interrupted");
+    if (!io.stderr.isTerminal) return;
+    // Below the ^C that the terminal shows.
+    writeText(io.stderr, "\nateenv: killing it; Ctrl-C again to leave it running\n")
+      .catch(() => {});
+  };
   io.interrupt.addEventListener("abort", onInterrupt, { once: true });
   if (io.interrupt.aborted) onInterrupt();
   const timer = options.timeout === undefined

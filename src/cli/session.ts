@@ -22,6 +22,8 @@ const CONNECT_TIMEOUT_MS = 1_500;
 /** One run of the CLI. */
 export class Session {
   readonly io: Stdio;
+  /** Said where somebody insists on an end at once: what is left behind, and how to end it. */
+  lastWords: string | undefined;
   readonly #options: TargetOptions;
 
   constructor(io: Stdio, options: TargetOptions) {

@@ -19,6 +19,8 @@ export interface Stdio {
   env(name: string): string | undefined;
   /** Aborted, with an {@linkcode Interrupt} as its reason, by Ctrl-C and its like. */
   readonly interrupt: AbortSignal;
+  /** Aborted, alike, by a second one: whoever asked does not want to wait for what follows the first. */
+  readonly insist: AbortSignal;
 }
 
 /** The reader of our output has gone (`| head -1`): no reason to say anything. */

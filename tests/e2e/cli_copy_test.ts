@@ -278,7 +278,7 @@ async function peakMib(pid: number): Promise<number> {
 // Promise.race() of each message against the answer once kept all of them.
 Deno.test("put does not hold what it has sent", async () => {
   await using agent = await startAgentProcess();
-  const child = await spawnCli(["put", "-", "big"], { address: agent.address });
+  const child = spawnCli(["put", "-", "big"], { address: agent.address });
   const writer = child.stdin.getWriter();
   const chunk = new Uint8Array(MIB);
   for (let count = 0; count < 256; count++) await writer.write(chunk);
@@ -297,7 +297,7 @@ Deno.test("cat into a reader that stalls holds little memory", async () => {
     using file = await Deno.create(`${agent.workspace}/big`);
     await file.truncate(1024 * MIB);
   }
-  const child = await spawnCli(["cat", "big"], { address: agent.address });
+  const child = spawnCli(["cat", "big"], { address: agent.address });
   const reader = child.stdout.getReader();
   for (let bytes = 0; bytes < 256 * MIB;) bytes += (await reader.read()).value!.length;
   const peak = await peakMib(child.pid);
@@ -317,12 +317,12 @@ Deno.test({
     await using dir = await createTempDir();
     const options = { address: agent.address, cwd: dir.path };
     await Deno.writeFile(`${dir.path}/big`, noise(8 * MIB));
-    const up = await openTerminal("ateenv cp big :big", options);
+    const up = openTerminal("ateenv cp big :big", options);
     assertEquals(await up.ended, 0);
     assert(/big {2}\[#{24}\] 100% {2}8\.0 MiB of 8\.0 MiB .*\/s .*left/.test(up.screen), up.screen);
     await Deno.mkdir(`${agent.workspace}/d`);
     await Deno.rename(`${agent.workspace}/big`, `${agent.workspace}/d/big`);
-    const down = await openTerminal("ateenv cp :d d", options);
+    const down = openTerminal("ateenv cp :d d", options);
     assertEquals(await down.ended, 0);
     assert(/d {2}\[#+-*\].*MiB\/s/.test(down.screen), down.screen);
   },
@@ -341,7 +341,7 @@ Deno.test({
       await file.truncate(4_096 * MIB);
     }
     for (const command of ["ateenv cp :big big", "ateenv cp tree :tree"]) {
-      const terminal = await openTerminal(command, options);
+      const terminal = openTerminal(command, options);
       await terminal.waitText("MiB of 4.0 GiB");
       await terminal.type("\x03");
       assertEquals(await terminal.ended, 130, terminal.screen);

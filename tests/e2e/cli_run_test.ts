@@ -1,10 +1,12 @@
 // `ateenv run` and its kin as a person uses them: real agent, real processes, pipes and a terminal.
 import { assert, assertEquals } from "@std/assert";
+import { SAME_ASK_MS } from "../../src/cli/asks.ts";
 import { type AgentProcess, startAgentProcess } from "../helpers/agent_process.ts";
 import { hasTerminal, openTerminal, runCli, spawnCli } from "../helpers/cli_process.ts";
 import { startFakeAgent } from "../helpers/fake_agent.ts";
 import { startFaultProxy } from "../helpers/fault_proxy.ts";
 
+const REPOSITORY = new URL("../../", import.meta.url).pathname;
 const TERMINAL = await hasTerminal();
 if (!TERMINAL) console.warn("SKIPPED: tests on a terminal, since there is no script(1)");
 
@@ -52,7 +54,7 @@ Deno.test("run: a timeout prints what arrived, kills the tree, and exits 124", a
 
 Deno.test("run: does not wait for a local stdin that stays open", async () => {
   await using agent = await startAgentProcess();
-  const child = await spawnCli(["run", "--", "sh", "-c", "cat; echo done"], {
+  const child = spawnCli(["run", "--", "sh", "-c", "cat; echo done"], {
     address: agent.address,
   });
   const stdout = await new Response(child.stdout).text();
@@ -64,7 +66,7 @@ Deno.test("run: does not wait for a local stdin that stays open", async () => {
 
 Deno.test("run: a reader that goes away (| head -1) makes no noise and ends the command", async () => {
   await using agent = await startAgentProcess();
-  const child = await spawnCli(["run", "--", "sh", "-c", "echo $$; exec yes"], {
+  const child = spawnCli(["run", "--", "sh", "-c", "echo $$; exec yes"], {
     address: agent.address,
   });
   const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
@@ -78,7 +80,7 @@ Deno.test("run: a reader that goes away (| head -1) makes no noise and ends the 
 
 Deno.test("run: SIGTERM kills the remote tree and exits 143", async () => {
   await using agent = await startAgentProcess();
-  const child = await spawnCli(["run", "--", "sh", "-c", "echo $$; exec sleep 1000"], {
+  const child = spawnCli(["run", "--", "sh", "-c", "echo $$; exec sleep 1000"], {
     address: agent.address,
   });
   const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
@@ -96,7 +98,7 @@ Deno.test({
   ignore: !TERMINAL,
   async fn() {
     await using agent = await startAgentProcess();
-    const terminal = await openTerminal(
+    const terminal = openTerminal(
       "ateenv run -- sh -c 'setsid sleep 1000 & echo pid $!.; wait'",
       { address: agent.address },
     );
@@ -106,7 +108,39 @@ Deno.test({
     await terminal.type("\x03");
     assertEquals(await terminal.ended, 130);
     assertEquals(await isAlive(pid), false);
-    assert(!terminal.screen.includes("ateenv:"), terminal.screen);
+    assert(/\^C\r?\nateenv: killing it.*Ctrl-C again/.test(terminal.screen), terminal.screen);
+  },
+});
+
+Deno.test("run: a SIGINT that comes twice at once, as npm and deno task send it, still kills", async () => {
+  await using agent = await startAgentProcess();
+  const child = spawnCli(["run", "--", "sh", "-c", "echo $$; exec sleep 1000"], {
+    address: agent.address,
+  });
+  const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
+  const pid = (await reader.read()).value!.trim();
+  for (let count = 0; count < 3; count++) child.kill("SIGINT");
+  assertEquals((await child.status).code, 130);
+  assertEquals(await isAlive(pid), false);
+  await reader.cancel();
+  assertEquals(await new Response(child.stderr).text(), "");
+  await child.stdin.close();
+});
+
+Deno.test({
+  name: "run: Ctrl-C through `deno task ateenv` kills the remote tree and exits 130",
+  ignore: !TERMINAL,
+  async fn() {
+    await using agent = await startAgentProcess();
+    const terminal = openTerminal(
+      `'${Deno.execPath()}' task -q ateenv run -- sh -c 'echo pid $$.; exec sleep 1000'`,
+      { address: agent.address, cwd: REPOSITORY },
+    );
+    await terminal.waitText(/pid \d+\./);
+    const pid = /pid (\d+)\./.exec(terminal.screen)![1]!;
+    await terminal.type("\x03");
+    assertEquals(await terminal.ended, 130);
+    assertEquals(await isAlive(pid), false);
   },
 });
 
@@ -115,7 +149,7 @@ Deno.test({
   ignore: !TERMINAL,
   async fn() {
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    const terminal = await openTerminal("ateenv run -- true", {
+    const terminal = openTerminal("ateenv run -- true", {
       address: `127.0.0.1:${listener.addr.port}`,
     });
     using _connection = await listener.accept();
@@ -132,7 +166,7 @@ Deno.test({
     const { address } = agent;
     const id = (await runCli(["start", "--", "sh", "-c", "echo up; exec sleep 1000"], { address }))
       .stdout.trim();
-    const terminal = await openTerminal(`ateenv logs -f ${id}`, { address });
+    const terminal = openTerminal(`ateenv logs -f ${id}`, { address });
     await terminal.waitText("up");
     await terminal.type("\x03");
     assertEquals(await terminal.ended, 130);
@@ -147,7 +181,7 @@ Deno.test("run: exact, and once, through a proxy that cuts every connection agai
   await using proxy = startFaultProxy(agent.address);
   const command = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo line $i; echo err $i >&2; " +
     "sleep 0.02; done; exit 5";
-  const child = await spawnCli(["run", "--", "sh", "-c", command], { address: proxy.address });
+  const child = spawnCli(["run", "--", "sh", "-c", command], { address: proxy.address });
   const stderr = new Response(child.stderr).text();
   let stdout = "";
   for await (const text of child.stdout.pipeThrough(new TextDecoderStream())) {
@@ -172,7 +206,7 @@ Deno.test("run: an agent that dies is waited for; what it had written is printed
   const options = { stateDir: state.path, workspace: workspace.path };
   const first = await startAgentProcess(options);
   await using proxy = startFaultProxy(first.address);
-  const child = await spawnCli(["run", "--", "sh", "-c", "echo before; exec sleep 1000"], {
+  const child = spawnCli(["run", "--", "sh", "-c", "echo before; exec sleep 1000"], {
     address: proxy.address,
   });
   const reader = child.stdout.pipeThrough(new TextDecoderStream()).getReader();
@@ -268,7 +302,7 @@ Deno.test("the exit code is the process's, for commands and for own failures", a
 
 Deno.test("run: a timeout is kept though our own output is blocked", async () => {
   await using agent = await startAgentProcess();
-  const child = await spawnCli(["run", "--timeout", "300ms", "--", "yes"], {
+  const child = spawnCli(["run", "--timeout", "300ms", "--", "yes"], {
     address: agent.address,
   });
   assertEquals((await child.status).code, 124);
@@ -289,7 +323,7 @@ Deno.test({
       reached.resolve();
       await release.promise;
     };
-    const terminal = await openTerminal("ateenv run -- sleep 1000", { address: agent.address });
+    const terminal = openTerminal("ateenv run -- sleep 1000", { address: agent.address });
     await reached.promise;
     await terminal.type("\x03");
     // Shown by the terminal when it has passed the signal on.
@@ -301,7 +335,7 @@ Deno.test({
 });
 
 Deno.test({
-  name: "run: a second Ctrl-C does not wait for the kill",
+  name: "run: a second Ctrl-C does not wait for the kill, and says what it leaves behind",
   ignore: !TERMINAL,
   async fn() {
     await using agent = await startFakeAgent();
@@ -313,14 +347,17 @@ Deno.test({
         await release.promise;
       } else if (method === "streamProcessOutputs") await release.promise;
     };
-    const terminal = await openTerminal("echo ready; ateenv run -- sleep 1000", {
+    const terminal = openTerminal("echo ready; ateenv run -- sleep 1000", {
       address: agent.address,
     });
     await agent.waitCall("streamProcessOutputs");
     await terminal.type("\x03");
     await killing.promise;
+    // What comes together counts once: here time itself is what is waited for.
+    await new Promise((resolve) => setTimeout(resolve, SAME_ASK_MS));
     await terminal.type("\x03");
     assertEquals(await terminal.ended, 130);
+    assert(/may still run: ateenv kill fake-1\r?\n$/.test(terminal.screen), terminal.screen);
     release.resolve();
   },
 });
@@ -354,8 +391,8 @@ Deno.test({
     await using agent = await startAgentProcess();
     const { address } = agent;
     const plain = await runCli(["doctor"], { address });
-    const colored = await openTerminal("ateenv doctor", { address });
-    const muted = await openTerminal("ateenv doctor", { address, env: { NO_COLOR: "1" } });
+    const colored = openTerminal("ateenv doctor", { address });
+    const muted = openTerminal("ateenv doctor", { address, env: { NO_COLOR: "1" } });
     assertEquals([await colored.ended, await muted.ended], [0, 0]);
     assert(colored.screen.includes("\x1b[32mok"), colored.screen);
     // Deno itself may clear the line.

@@ -42,6 +42,7 @@ export async function runInProcess(
     stdin: () => new Blob([options.stdin ?? ""]).stream(),
     env: (name) => env[name],
     interrupt: new AbortController().signal,
+    insist: new AbortController().signal,
   };
   const code = await runApp(args, io);
   return { code, ...text };

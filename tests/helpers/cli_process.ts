@@ -1,4 +1,4 @@
-// The CLI in its own process, with the permission flags of `deno task ateenv`, in pipes or on a terminal.
+// The CLI in its own process, through src/ateenv.sh as `deno task ateenv` does, in pipes or on a terminal.
 // Must not import the CLI's own code: what it tests is the program.
 
 const REPOSITORY = new URL("../../", import.meta.url).pathname;
@@ -21,33 +21,21 @@ export interface CliResult {
   readonly stderr: string;
 }
 
-/** `deno run ... src/cli.ts`, as the task has it, from anywhere. */
-export async function cliCommand(): Promise<string[]> {
-  const { tasks } = JSON.parse(await Deno.readTextFile(`${REPOSITORY}deno.json`));
-  const task = tasks.ateenv;
-  const words: string[] = (typeof task === "string" ? task : task.command).split(/\s+/);
-  const [deno, run, ...rest] = words.map((word) =>
-    word === "src/cli.ts" ? `${REPOSITORY}src/cli.ts` : word
-  );
-  if (deno !== "deno" || run !== "run") throw new Error(`the task is not deno run: ${words}`);
-  return [Deno.execPath(), "run", `--config=${REPOSITORY}deno.json`, ...rest];
-}
+/** The launcher; it becomes Deno, so that its process is the CLI's. */
+export const CLI_LAUNCHER = `${REPOSITORY}src/ateenv.sh`;
 
 function environment(options: CliOptions): Record<string, string> {
   return {
+    ATEENVD_DENO: Deno.execPath(),
     ...(options.address === undefined ? {} : { ATEENV_ADDRESS: options.address }),
     ...options.env,
   };
 }
 
 /** Starts it with all streams as pipes. */
-export async function spawnCli(
-  args: readonly string[],
-  options: CliOptions = {},
-): Promise<Deno.ChildProcess> {
-  const [program, ...flags] = await cliCommand();
-  return new Deno.Command(program!, {
-    args: [...flags, ...args],
+export function spawnCli(args: readonly string[], options: CliOptions = {}): Deno.ChildProcess {
+  return new Deno.Command("sh", {
+    args: [CLI_LAUNCHER, ...args],
     env: environment(options),
     stdin: "piped",
     stdout: "piped",
@@ -61,7 +49,7 @@ export async function runCli(
   args: readonly string[],
   options: CliOptions = {},
 ): Promise<CliResult> {
-  const child = await spawnCli(args, options);
+  const child = spawnCli(args, options);
   const feed = async () => {
     const writer = child.stdin.getWriter();
     const { stdin = "" } = options;
@@ -105,12 +93,8 @@ export async function hasTerminal(): Promise<boolean> {
 }
 
 /** Runs `command` (shell text, in which `ateenv` is the CLI) on a new terminal of 100 columns. */
-export async function openTerminal(
-  command: string,
-  options: CliOptions = {},
-): Promise<TerminalSession> {
-  const quoted = (await cliCommand()).map((word) => `'${word}'`).join(" ");
-  const script = `stty cols 100 rows 30; ateenv() { ${quoted} "$@"; }; ${command}`;
+export function openTerminal(command: string, options: CliOptions = {}): TerminalSession {
+  const script = `stty cols 100 rows 30; ateenv() { sh '${CLI_LAUNCHER}' "$@"; }; ${command}`;
   const child = new Deno.Command("script", {
     args: ["-qec", script, "/dev/null"],
     env: { TERM: "xterm", SHELL: "/bin/sh", ...environment(options) },

@@ -1,6 +1,7 @@
 // The parts of the CLI that only compute.
 import { assert, assertEquals, assertThrows } from "@std/assert";
 import { AteenvError } from "../../../src/client/error.ts";
+import { Asks, SAME_ASK_MS } from "../../../src/cli/asks.ts";
 import { toCliError, toJson, toLine } from "../../../src/cli/failure.ts";
 import { baseName, directoryOf, joinPath } from "../../../src/cli/local_path.ts";
 import {
@@ -20,6 +21,18 @@ Deno.test("durations", PURE, () => {
   for (const text of ["", "3", "-1s", "0s", "1d", "s", "1 s"]) {
     assertThrows(() => parseDuration(text), Error, "500ms");
   }
+});
+
+Deno.test("signals that come together are one ask", PURE, () => {
+  const asks = new Asks();
+  const state = () => [asks.interrupt.aborted, asks.insist.aborted];
+  assertEquals(state(), [false, false]);
+  for (const ms of [0, 3, SAME_ASK_MS - 1]) assertEquals(asks.add(130, ms), undefined);
+  assertEquals(state(), [true, false]);
+  assertEquals(asks.interrupt.reason.exitCode, 130);
+  for (const ms of [SAME_ASK_MS, SAME_ASK_MS + 3]) assertEquals(asks.add(143, ms), undefined);
+  assertEquals([...state(), asks.insist.reason.exitCode], [true, true, 143]);
+  assertEquals(asks.add(130, 2 * SAME_ASK_MS), "exit");
 });
 
 Deno.test("variables, offsets, modes, remote paths", PURE, () => {
