@@ -168,8 +168,11 @@ async function checkProcesses(config: AgentConfig, log: Logger, report: Report):
     others: () => [],
     // The one that an agent makes and uses: it stays.
     fifoPath: `${config.stateDir}/fifo`,
-  });
+    cgroupPath: config.cgroup,
+  }).catch((error) => void report.contradictions.push(describe(error)));
+  if (killer === undefined) return;
   const reach = {
+    cgroup: "all descendants, through a cgroup of their own",
     tree: "all descendants",
     group: "the process group only",
     child: "the first process only",

@@ -232,12 +232,12 @@ export interface Helper {
  * Starts `sh -c script` with its own session, so that no signal meant for others reaches it.
  * @throws the runtime's error, NotCapable where the policy does not list `sh`
  */
-export function spawnShellHelper(script: string, marker: string): Helper {
+export function spawnShellHelper(script: string, marker: string, cwd = "/"): Helper {
   const child = new Deno.Command("sh", {
     args: ["-c", script, "ateenvd-helper"],
     // A marker that the agent itself has inherited must not make the helper part of a tree.
     env: { LC_ALL: "C", [marker]: "" },
-    cwd: "/",
+    cwd,
     detached: true,
     stdin: "piped",
     stdout: "piped",

@@ -21,6 +21,8 @@ export interface ProcessLauncherOptions {
   readonly records: RecordStore;
   readonly spools: SpoolStore;
   readonly spawner: Spawner;
+  /** Runs a spawn so that a kill will reach what it spawns. */
+  readonly within: <T>(processId: string, spawn: () => Promise<T>) => Promise<T>;
   readonly clock: Clock;
   readonly log: Logger;
   readonly drainWindowMs: number;
@@ -47,12 +49,12 @@ export class ProcessLauncher {
    * @throws AgentError
    */
   async launch(processId: string, request: SpawnRequest): Promise<ProcessEntry> {
-    const { records, spools, spawner, clock, onEvict } = this.#options;
+    const { records, spools, spawner, within, clock, onEvict } = this.#options;
     try {
       // Before the spawn: an agent that dies in between finds the id to kill by.
       const directory = records.create(processId);
       const startedAt = clock.wallTime();
-      const outcome = await spawner.spawn(request);
+      const outcome = await within(processId, () => spawner.spawn(request));
       const spool = spools.create(directory, { onEvict: () => onEvict(processId) });
       const info = startedInfo(processId, startedAt);
       if (isCannotRun(outcome)) return await this.#concludeUnrun(info, spool, outcome);

@@ -1,16 +1,12 @@
-// All processes: started, looked up, read, killed, kept, forgotten.
+// All processes: started, looked up, read, killed, discarded.
 // Must not import gRPC; bytes, files and trees are the business of others.
-import type { Timer } from "../clock.ts";
 import { AgentError, cancelledError, fromOsError } from "../errors.ts";
-import { errorFields } from "../log.ts";
-import { followOutputs, type OutputPiece, SpoolStore } from "../spool/mod.ts";
+import { followOutputs, type OutputPiece } from "../spool/mod.ts";
 import { raceAbort } from "./abort.ts";
 import { CountedOutputs } from "./counted_outputs.ts";
-import { Deadline } from "./deadline.ts";
 import type { KillReach } from "./kill/kill_reach.ts";
-import { openProcessKiller, type ProcessKiller } from "./kill/process_killer.ts";
 import { DRAIN_WINDOW_MS, type ProcessEntry } from "./process_entry.ts";
-import { newProcessId, requireProcessId } from "./process_id.ts";
+import { newProcessId } from "./process_id.ts";
 import type { ProcessInfo } from "./process_info.ts";
 import { ProcessLauncher } from "./process_launcher.ts";
 import type {
@@ -18,12 +14,10 @@ import type {
   ProcessMetrics,
   ProcessTableOptions,
 } from "./process_table_options.ts";
-import { RecordStore } from "./record_store.ts";
-import { recoverProcesses } from "./recovery.ts";
-import { Retention } from "./retention.ts";
 import type { SpawnRequest } from "./spawner.ts";
 import { MARKER_NAME, parseStartRequest, type StartRequest } from "./start_request.ts";
-import { StandingThread } from "./standing_thread.ts";
+import { openTableParts, type TableParts, takeOver } from "./table_parts.ts";
+import { shutDownTable } from "./table_shutdown.ts";
 
 export { defaultMaxProcesses } from "./process_table_options.ts";
 export type {
@@ -36,38 +30,26 @@ export type { ProcessInfo, ProcessStatus } from "./process_info.ts";
 export type { StartRequest } from "./start_request.ts";
 export type { OutputPiece, OutputSource } from "../spool/mod.ts";
 
-/** What a shutdown may take beyond its grace: a look, a kill, the last writes. */
-const SHUTDOWN_MARGIN_MS = 1_000;
-
 /** Made by {@linkcode ProcessTable.open}. */
 export class ProcessTable implements AsyncDisposable {
   readonly #options: ProcessTableOptions;
-  readonly #records: RecordStore;
-  readonly #spools: SpoolStore;
-  readonly #entries = new Map<string, ProcessEntry>();
-  /** Spawned and not final, forgotten ones included. */
-  readonly #running = new Set<ProcessEntry>();
-  readonly #finished: Retention<ProcessEntry>;
+  readonly #parts: TableParts;
   readonly #launcher: ProcessLauncher;
-  /** Work that nobody waits for, but the end of the table. Never rejects. */
-  readonly #background = new Set<Promise<void>>();
-  readonly #thread: StandingThread;
-  readonly #timeouts = new Map<ProcessEntry, Timer>();
-  #killer: ProcessKiller | undefined;
+  #nextOrder = 1;
   #starting = 0;
   #streams = 0;
-  #nextOrder = 1;
   #shutdown: Promise<void> | undefined;
 
   /**
    * Opens a table: takes over what an earlier agent left, ends what it left running, and finds out how
    * far a kill reaches.
-   * @throws AgentError or an OS error when the state directory cannot be used
+   * @throws AgentError or an OS error when the state directory, or a directory of cgroups, cannot be used
    */
   static async open(options: ProcessTableOptions): Promise<ProcessTable> {
-    const table = new ProcessTable(options);
+    const parts = await openTableParts(options);
+    const table = new ProcessTable(options, parts);
     try {
-      await table.#open();
+      table.#nextOrder = await takeOver(options, parts);
     } catch (error) {
       await table.shutdown(0);
       throw error;
@@ -75,66 +57,28 @@ export class ProcessTable implements AsyncDisposable {
     return table;
   }
 
-  private constructor(options: ProcessTableOptions) {
-    const { state, outputLimitBytes, spoolLimitBytes, clock, log, retain, retainForMs } = options;
+  private constructor(options: ProcessTableOptions, parts: TableParts) {
     this.#options = options;
-    this.#thread = new StandingThread(clock);
-    this.#records = new RecordStore(state.processesPath);
-    this.#spools = new SpoolStore({ outputLimitBytes, spoolLimitBytes, logger: log });
-    this.#finished = new Retention({
-      clock,
-      maxCount: retain,
-      maxAgeMs: retainForMs,
-      drop: (entry) => this.#inBackground(() => this.#drop(entry)),
-    });
+    this.#parts = parts;
+    const { killer, register, unasked, removal } = parts;
     this.#launcher = new ProcessLauncher({
-      records: this.#records,
-      spools: this.#spools,
-      spawner: options.spawner,
-      clock,
-      log,
+      ...options,
+      ...parts,
+      within: (processId, spawn) => killer.within(processId, spawn),
       drainWindowMs: options.drainWindowMs ?? DRAIN_WINDOW_MS,
       nextOrder: () => this.#nextOrder++,
-      onFinal: (entry) => this.#onFinal(entry),
-      onEvict: (processId) => this.#evict(processId),
+      onFinal: (entry) => {
+        unasked.noteFinal(entry);
+        register.noteFinal(entry);
+        killer.release(entry.processId);
+      },
+      onEvict: (processId) => removal.evict(processId),
     });
-  }
-
-  async #open(): Promise<void> {
-    const { clock, log, state } = this.#options;
-    const entries = this.#entries;
-    const others = () => entries.values();
-    const fifoPath = `${state.path}/fifo`;
-    const killer = await openProcessKiller({ clock, log, marker: MARKER_NAME, others, fifoPath });
-    this.#killer = killer;
-    if (killer.reach === "tree") this.#thread.start(fifoPath);
-    if (killer.reach !== "tree") {
-      log.warn("a kill does not reach the whole tree", {
-        killReach: killer.reach,
-        why: killer.reason,
-      });
-    }
-    const recovered = await recoverProcesses({
-      records: this.#records,
-      spools: this.#spools,
-      asidePath: state.asidePath,
-      clock,
-      log,
-      killByMarker: (processId) => killer.kill({ processId, leader: undefined }, 0),
-      onEvict: (processId) => this.#evict(processId),
-    });
-    this.#nextOrder = recovered.nextOrder;
-    for (const entry of recovered.entries) entries.set(entry.processId, entry);
-    for (const entry of recovered.entries) this.#finished.add(entry);
-    this.#spools.enforceLimit();
-    if (recovered.entries.length > 0) {
-      log.info("processes of an earlier agent taken over", { count: recovered.entries.length });
-    }
   }
 
   /** How far a kill reaches under the agent's policy. */
   get killReach(): KillReach {
-    return this.#openKiller.reach;
+    return this.#parts.killer.reach;
   }
 
   /**
@@ -144,10 +88,11 @@ export class ProcessTable implements AsyncDisposable {
    */
   async start(request: StartRequest, signal: AbortSignal): Promise<ProcessInfo> {
     const { maxProcesses, workspace } = this.#options;
+    const { register, removal } = this.#parts;
     const spawnRequest = parseStartRequest(request, workspace);
     if (this.#shutdown !== undefined) throw new AgentError("unavailable", "shutting down");
     if (signal.aborted) throw cancelledError();
-    if (maxProcesses > 0 && this.#running.size + this.#starting >= maxProcesses) {
+    if (maxProcesses > 0 && register.running.size + this.#starting >= maxProcesses) {
       throw new AgentError(
         "resource-exhausted",
         `maximum concurrent processes limit (${maxProcesses}) reached`,
@@ -162,7 +107,7 @@ export class ProcessTable implements AsyncDisposable {
       try {
         this.#admit(entry, signal);
       } catch (error) {
-        this.#inBackground(() => this.#discard(entry));
+        removal.discard(entry);
         throw fromOsError(error, "cannot store a process");
       }
       return entry.info;
@@ -173,7 +118,7 @@ export class ProcessTable implements AsyncDisposable {
 
   /** The state of a process. @throws AgentError `not-found`, `invalid-argument` for an empty id */
   get(processId: string): ProcessInfo {
-    return this.#lookUp(processId).info;
+    return this.#parts.register.lookUp(processId).info;
   }
 
   /**
@@ -186,7 +131,7 @@ export class ProcessTable implements AsyncDisposable {
     if (stdoutOffset < 0 || stderrOffset < 0) {
       throw new AgentError("invalid-argument", "offsets cannot be negative");
     }
-    const { spool } = this.#lookUp(processId);
+    const { spool } = this.#parts.register.lookUp(processId);
     const pieces = followOutputs({ spool, stdoutOffset, stderrOffset, follow, signal });
     this.#streams++;
     return new CountedOutputs(pieces, () => this.#streams--);
@@ -198,9 +143,10 @@ export class ProcessTable implements AsyncDisposable {
    * @throws AgentError `not-found`, `invalid-argument`, `deadline-exceeded` with what is alive
    */
   async kill(processId: string, signal: AbortSignal): Promise<number> {
-    const entry = this.#lookUp(processId);
-    await raceAbort(this.#openKiller.kill(entry, this.#options.killGraceMs), signal);
-    this.#thread.nudge();
+    const { register, killer, thread } = this.#parts;
+    const entry = register.lookUp(processId);
+    await raceAbort(killer.kill(entry, this.#options.killGraceMs), signal);
+    thread.nudge();
     await raceAbort(entry.final, signal);
     return entry.info.exitCode;
   }
@@ -210,17 +156,19 @@ export class ProcessTable implements AsyncDisposable {
    * failure. Unknown ids are no error.
    */
   discard(processId: string): void {
-    const entry = this.#entries.get(processId);
-    if (entry !== undefined) this.#inBackground(() => this.#discard(entry));
+    const { register, removal } = this.#parts;
+    const entry = register.find(processId);
+    if (entry !== undefined) removal.discard(entry);
   }
 
   /** Numbers of this moment. */
   metrics(): ProcessMetrics {
+    const { register, spools } = this.#parts;
     return {
-      running: this.#running.size,
-      finished: this.#finished.count,
-      spoolBytes: this.#spools.bytes,
-      tailBytes: this.#spools.tailBytes,
+      running: register.running.size,
+      finished: register.finishedCount,
+      spoolBytes: spools.bytes,
+      tailBytes: spools.tailBytes,
       streams: this.#streams,
     };
   }
@@ -231,8 +179,8 @@ export class ProcessTable implements AsyncDisposable {
    * a moment). Followers get the last bytes and their end. A second call may shorten the grace to 0.
    */
   async shutdown(graceMs: number): Promise<void> {
-    this.#shutdown ??= this.#shutDown(graceMs);
-    if (graceMs === 0) this.#killer?.hurryAll();
+    this.#shutdown ??= shutDownTable(this.#options, this.#parts, this.#launcher, graceMs);
+    if (graceMs === 0) this.#parts.killer.hurryAll();
     await this.#shutdown;
   }
 
@@ -240,22 +188,11 @@ export class ProcessTable implements AsyncDisposable {
     await this.shutdown(0);
   }
 
-  get #openKiller(): ProcessKiller {
-    if (this.#killer === undefined) throw new TypeError("Cannot use a process table: not open");
-    return this.#killer;
-  }
-
-  #lookUp(processId: string): ProcessEntry {
-    const entry = this.#entries.get(requireProcessId(processId));
-    if (entry !== undefined) return entry;
-    throw new AgentError("not-found", `process "${processId}" not found`);
-  }
-
   async #launch(processId: string, request: SpawnRequest): Promise<ProcessEntry> {
     try {
       return await this.#launcher.launch(processId, request);
     } catch (error) {
-      this.#thread.nudge();
+      this.#parts.thread.nudge();
       throw error;
     }
   }
@@ -265,123 +202,18 @@ export class ProcessTable implements AsyncDisposable {
    * @throws AgentError or an OS error when its start cannot be answered
    */
   #admit(entry: ProcessEntry, signal: AbortSignal): void {
+    const { register, records, killer, unasked } = this.#parts;
     const { processId, info: { startedAt }, leader } = entry;
-    if (leader !== undefined) this.#running.add(entry);
+    // Where the spawn took long to come back from a cgroup, the process may have come to its end already.
+    const isRunning = leader !== undefined && entry.finalAtMs === undefined;
+    if (isRunning) register.noteRunning(entry);
     if (signal.aborted) throw cancelledError();
     if (this.#shutdown !== undefined) throw new AgentError("unavailable", "shutting down");
-    if (leader === undefined) this.#finished.add(entry);
-    else {
-      this.#records.writeStarted({ processId, startedAt });
-      this.#openKiller.adopt(leader.pid);
-      this.#limitTime(entry);
+    if (leader !== undefined) {
+      records.writeStarted({ processId, startedAt });
+      killer.adopt(leader.pid);
     }
-    this.#entries.set(processId, entry);
-  }
-
-  #limitTime(entry: ProcessEntry): void {
-    const { clock, log, processTimeoutMs } = this.#options;
-    if (processTimeoutMs === 0) return;
-    const { processId } = entry;
-    const timer = clock.setTimer(processTimeoutMs, () => {
-      log.warn("process killed: it ran longer than the process timeout", {
-        processId,
-        processTimeoutMs,
-      });
-      this.#inBackground(() => this.#killUnasked(entry));
-    });
-    this.#timeouts.set(entry, timer);
-  }
-
-  #onFinal(entry: ProcessEntry): void {
-    this.#timeouts.get(entry)?.cancel();
-    this.#timeouts.delete(entry);
-    this.#running.delete(entry);
-    if (!entry.forgotten) this.#finished.add(entry);
-  }
-
-  async #discard(entry: ProcessEntry): Promise<void> {
-    entry.forgotten = true;
-    this.#entries.delete(entry.processId);
-    this.#finished.delete(entry);
-    try {
-      await this.#killUnasked(entry);
-      if (entry.leader !== undefined) await entry.final;
-    } finally {
-      await this.#drop(entry);
-    }
-  }
-
-  /** A kill that no client asked for, so none would repeat it where it is overdue. */
-  async #killUnasked(entry: ProcessEntry): Promise<void> {
-    for (;;) {
-      try {
-        return await this.#openKiller.kill(entry, 0);
-      } catch (error) {
-        const isOverdue = error instanceof AgentError && error.kind === "deadline-exceeded";
-        if (!isOverdue || this.#shutdown !== undefined) throw error;
-        this.#options.log.warn("a kill is overdue and goes on", errorFields(error));
-      }
-    }
-  }
-
-  /** Forgets a process for good: NOT_FOUND from now on. */
-  async #drop(entry: ProcessEntry): Promise<void> {
-    entry.forgotten = true;
-    this.#entries.delete(entry.processId);
-    await entry.spool.remove();
-    await this.#records.remove(entry.processId);
-  }
-
-  /** The spool limit has taken the output of a finished process. */
-  async #evict(processId: string): Promise<void> {
-    const entry = this.#entries.get(processId);
-    if (entry === undefined) return;
-    this.#finished.delete(entry);
-    entry.forgotten = true;
-    this.#entries.delete(processId);
-    await this.#records.remove(processId);
-  }
-
-  #inBackground(work: () => Promise<void>): void {
-    const done = work().catch((error) => {
-      this.#options.log.error("background work failed", errorFields(error));
-    }).finally(() => this.#background.delete(done));
-    this.#background.add(done);
-  }
-
-  async #shutDown(graceMs: number): Promise<void> {
-    const { clock, log } = this.#options;
-    const end = new Deadline(clock, graceMs + SHUTDOWN_MARGIN_MS);
-    try {
-      await Promise.race([this.#endTrees(graceMs / 2), end.passed]);
-    } catch (error) {
-      log.error("processes could not be ended", errorFields(error));
-    }
-    for (const timer of this.#timeouts.values()) timer.cancel();
-    await this.#killer?.[Symbol.asyncDispose]();
-    end.cancel();
-    this.#thread.nudge();
-    await this.#launcher.stopPumps();
-    this.#finished[Symbol.dispose]();
-    while (this.#background.size > 0) await Promise.all(this.#background);
-    await this.#spools.settle();
-    for (const { spool } of this.#entries.values()) await spool.flush();
-    await this.#thread[Symbol.asyncDispose]();
-  }
-
-  /** Ends what runs, and what finished processes have left running. */
-  async #endTrees(graceMs: number): Promise<void> {
-    const killer = this.#killer;
-    if (killer === undefined) return;
-    const running = [...this.#running];
-    const left = [...this.#entries.values()].filter((entry) => !this.#running.has(entry));
-    const kills = [...running, ...await killer.findAlive(left)].map((entry) =>
-      killer.kill(entry, graceMs).catch((error) => {
-        const { processId } = entry;
-        this.#options.log.error("process could not be ended", { processId, ...errorFields(error) });
-      })
-    );
-    await Promise.all(kills);
-    await Promise.all(running.map(({ final }) => final));
+    if (isRunning) unasked.limitTime(entry);
+    register.add(entry);
   }
 }

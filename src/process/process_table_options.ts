@@ -39,6 +39,8 @@ export interface ProcessTableOptions {
   readonly processTimeoutMs: number;
   /** Time between SIGTERM and SIGKILL; 0 = SIGKILL at once. */
   readonly killGraceMs: number;
+  /** A writable cgroup v2 directory: each process gets a cgroup below it. */
+  readonly cgroup?: string | undefined;
   /** Newest bytes kept of each stream; 0 = all. */
   readonly outputLimitBytes: number;
   /** Bytes kept of all processes together; 0 = no limit. */

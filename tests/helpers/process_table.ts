@@ -67,6 +67,10 @@ export async function openTestTable(
     retain: 1000,
     retainForMs: 3_600_000,
     ...options,
+  }).catch(async (error) => {
+    state[Symbol.dispose]();
+    await directory?.[Symbol.asyncDispose]();
+    throw error;
   });
   return {
     table,

@@ -6,10 +6,10 @@ import { signalGroupByProgram } from "../deno_spawner.ts";
 import type { ProcessScanner } from "./process_scanner.ts";
 
 /**
- * `tree`: all descendants. `group`: those that stayed in the leader's process group. `child`: the
- * leader alone.
+ * `cgroup`: all descendants, whatever they do. `tree`: all that can be told to be descendants. `group`:
+ * those that stayed in the leader's process group. `child`: the leader alone.
  */
-export type KillReach = "tree" | "group" | "child";
+export type KillReach = "cgroup" | "tree" | "group" | "child";
 
 /** Signals that a leader gets without a helper. */
 export type DirectSignal = "SIGTERM" | "SIGKILL";
