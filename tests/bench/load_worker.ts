@@ -48,16 +48,18 @@ const [count, inflight, bytes] = [flags.count, flags.inflight, flags.bytes].map(
 const { startProcess, getProcess, streamProcessOutputs } = ProcessService.method;
 const { readFile, writeFile } = FileSystemService.method;
 
-const clients: Client[] = Array.from(
-  { length: Number(flags.conns) },
-  () =>
-    new Client(flags.addr, credentials.createInsecure(), {
-      "grpc.use_local_subchannel_pool": 1,
-      "grpc.max_receive_message_length": -1,
-      "grpc-node.flow_control_window": 8 * 1024 * 1024,
-    }),
-);
-const clientOf = (number: number) => clients[number % clients.length]!;
+const clients: Client[] = [];
+
+function connect(): Client {
+  return new Client(flags.addr, credentials.createInsecure(), {
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.max_receive_message_length": -1,
+    "grpc-node.flow_control_window": 8 * 1024 * 1024,
+  });
+}
+
+/** Connections are made when they are first used: `emit` has no server. */
+const clientOf = (number: number) => clients[number % Number(flags.conns)] ??= connect();
 const pathOf = (method: DescMethod) => `/${method.parent.typeName}/${method.name}`;
 const encoder = (method: DescMethod) => (message: Message) =>
   Buffer.from(toBinary(method.input, message));
@@ -281,4 +283,4 @@ const OPERATIONS: Readonly<Record<string, () => Promise<Answer | void>>> = {
 
 const result = await OPERATIONS[operation ?? ""]!();
 if (result !== undefined) console.log(JSON.stringify(result));
-for (const client of clients) client.close();
+for (const client of clients) client?.close();
