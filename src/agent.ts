@@ -6,6 +6,7 @@ import { AgentError } from "./errors.ts";
 import type { Logger } from "./log.ts";
 import { createDenoSpawner } from "./process/deno_spawner.ts";
 import { defaultMaxProcesses, ProcessTable } from "./process/process_table.ts";
+import { requireRunAs } from "./process/run_as.ts";
 import { openStateDir, type StateDir } from "./process/state_dir.ts";
 import { fileSystemHandlers } from "./rpc/file_system_service.ts";
 import type { Gauge } from "./rpc/metrics.ts";
@@ -70,11 +71,13 @@ export async function createAgent(
   const maxProcesses = config.maxProcesses ??
     defaultMaxProcesses(config.descriptors ?? ASSUMED_DESCRIPTORS);
   if (config.enableProcess) {
+    const spawner = createDenoSpawner(config.runAs);
+    if (config.runAs !== undefined) await requireRunAs(spawner, config.runAs, config.allowRun);
     processes = parts.use(
       await ProcessTable.open({
         ...config,
         state,
-        spawner: createDenoSpawner(config.runAs),
+        spawner,
         clock,
         log,
         maxProcesses,
