@@ -1,15 +1,19 @@
-// What is written down of a process: two small files, each complete or counted as not written.
+// What is written down of a process: a few lines in two small files, each complete or counted as not written.
 // Pure: must not touch the disk.
+import type { FormerLeader } from "./kill/hunt.ts";
 import { PROCESS_ID_PATTERN } from "./process_id.ts";
 import { type ExitReport, finishedInfo, type ProcessInfo, startedInfo } from "./process_info.ts";
 
-/** `started.json`: written before a client learns the id. */
+/** First line of `started.json`: written before a client learns the id. */
 export interface StartedRecord {
   readonly processId: string;
   readonly startedAt: Date;
 }
 
-/** `finished.json`: written before anybody learns that the process is final. */
+/**
+ * `finished.json`, or a further line of `started.json` where the disk had no room for another file: written
+ * before anybody learns that the process is final.
+ */
 export interface FinishedRecord {
   readonly exit: ExitReport;
   readonly finishedAt: Date;
@@ -38,6 +42,13 @@ export function parseFinished(text: string | undefined): FinishedRecord | undefi
   if (date === undefined || !isCount(order) || !isCount(code)) return undefined;
   if (signal !== null && typeof signal !== "string") return undefined;
   return { exit: { code, signal }, finishedAt: date, order };
+}
+
+/** A further line of `started.json`, by the kill's helper. @returns undefined for anything else */
+export function parseLeader(text: string | undefined): FormerLeader | undefined {
+  const { leaderPid, startTicks, bootId } = parseObject(text);
+  if (!isCount(leaderPid) || !isCount(startTicks) || typeof bootId !== "string") return undefined;
+  return { leaderPid, startTicks, bootId };
 }
 
 /** The final state that both records tell. */

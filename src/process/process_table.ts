@@ -211,7 +211,7 @@ export class ProcessTable implements AsyncDisposable {
     if (this.#shutdown !== undefined) throw new AgentError("unavailable", "shutting down");
     if (leader !== undefined) {
       records.writeStarted({ processId, startedAt });
-      killer.adopt(leader.pid);
+      killer.adopt(leader.pid, records.startedPathOf(processId));
     }
     if (isRunning) unasked.limitTime(entry);
     register.add(entry);

@@ -1,10 +1,12 @@
 // The directories of processes on disk: made, written to, listed, removed.
 // Must not know what a process does; segments in a directory are the spool's.
 import { osErrorCode } from "../errors.ts";
+import type { FormerLeader } from "./kill/hunt.ts";
 import {
   type FinishedRecord,
   formatRecord,
   parseFinished,
+  parseLeader,
   parseStarted,
   type StartedRecord,
 } from "./process_record.ts";
@@ -20,6 +22,8 @@ export interface StoredProcess {
   readonly started: StartedRecord | undefined;
   /** Undefined: it was running when its agent died. */
   readonly finished: FinishedRecord | undefined;
+  /** Undefined where it could not be written down. */
+  readonly leader: FormerLeader | undefined;
 }
 
 /** How many directories are read at once. */
@@ -48,14 +52,26 @@ export class RecordStore {
     return directory;
   }
 
+  /** The file that `writeStarted` makes. */
+  startedPathOf(processId: string): string {
+    return `${this.directoryOf(processId)}/${STARTED}`;
+  }
+
   writeStarted(record: StartedRecord): void {
-    const path = `${this.directoryOf(record.processId)}/${STARTED}`;
+    const path = this.startedPathOf(record.processId);
     Deno.writeTextFileSync(path, formatRecord(record), { mode: 0o600 });
   }
 
   writeFinished(processId: string, record: FinishedRecord): void {
     const path = `${this.directoryOf(processId)}/${FINISHED}`;
-    Deno.writeTextFileSync(path, formatRecord(record), { mode: 0o600 });
+    const text = formatRecord(record);
+    try {
+      Deno.writeTextFileSync(path, text, { mode: 0o600 });
+    } catch (error) {
+      if (!["ENOSPC", "EDQUOT"].includes(osErrorCode(error) ?? "")) throw error;
+      // A full disk has room left in the block that the other record has begun.
+      Deno.writeTextFileSync(this.startedPathOf(processId), text, { append: true, create: false });
+    }
   }
 
   /** Removes the directory of a process that was not started: nothing but records is in it. */
@@ -108,10 +124,21 @@ export class RecordStore {
 
   async #read(processId: string): Promise<StoredProcess> {
     const directory = this.directoryOf(processId);
-    const started = parseStarted(await readSmallFile(`${directory}/${STARTED}`));
+    // Each line with its end: without it, it is cut short.
+    const [first, ...more] = (await readSmallFile(`${directory}/${STARTED}`))?.match(/.*\n/g) ?? [];
+    const started = parseStarted(first);
     const finished = parseFinished(await readSmallFile(`${directory}/${FINISHED}`));
-    return { processId, started: started?.processId === processId ? started : undefined, finished };
+    return {
+      processId,
+      started: started?.processId === processId ? started : undefined,
+      finished: finished ?? firstOf(more, parseFinished),
+      leader: firstOf(more, parseLeader),
+    };
   }
+}
+
+function firstOf<T>(lines: readonly string[], parse: (line: string) => T | undefined) {
+  return lines.map(parse).find((record) => record !== undefined);
 }
 
 /** A record takes about 150 bytes; what is much larger is none. */

@@ -4,6 +4,7 @@ import { AgentError } from "../errors.ts";
 import type { Clock } from "../clock.ts";
 import { errorFields, type Logger } from "../log.ts";
 import type { SpoolStore } from "../spool/mod.ts";
+import type { KillTarget } from "./kill/hunt.ts";
 import { ProcessEntry } from "./process_entry.ts";
 import { KILLED_EXIT } from "./process_info.ts";
 import { type FinishedRecord, infoOf, type StartedRecord } from "./process_record.ts";
@@ -16,8 +17,8 @@ export interface RecoveryOptions {
   readonly asidePath: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Ends whatever carries the marker of a process. */
-  readonly killByMarker: (processId: string) => Promise<void>;
+  /** Ends whatever carries the marker of a process, and its leader's session. */
+  readonly kill: (target: KillTarget) => Promise<void>;
   /** The output of the process went for want of space. */
   readonly onEvict: (processId: string) => void | Promise<void>;
 }
@@ -40,7 +41,7 @@ export async function recoverProcesses(
   const { processes, foreign } = await records.list();
   for (const name of foreign) await setAside(name, options, "not made by an agent");
   const unfinished = processes.filter(({ started, finished }) => !started || !finished);
-  await Promise.all(unfinished.map(({ processId }) => kill(processId, options)));
+  await Promise.all(unfinished.map((stored) => kill(stored, options)));
   let nextOrder = 1 + Math.max(0, ...processes.map(({ finished }) => finished?.order ?? 0));
   const recovered: Recovered[] = [];
   for (const stored of processes) {
@@ -62,9 +63,12 @@ export async function recoverProcesses(
   return { entries, nextOrder };
 }
 
-async function kill(processId: string, { killByMarker, log }: RecoveryOptions): Promise<void> {
+async function kill(
+  { processId, leader }: StoredProcess,
+  { kill, log }: RecoveryOptions,
+): Promise<void> {
   try {
-    await killByMarker(processId);
+    await kill({ processId, leader: undefined, formerLeader: leader });
   } catch (error) {
     log.error("process of an earlier agent cannot be killed", { processId, ...errorFields(error) });
   }

@@ -67,7 +67,7 @@ export async function takeOver(
     asidePath: state.asidePath,
     clock,
     log,
-    killByMarker: (processId) => killer.kill({ processId, leader: undefined }, 0),
+    kill: (target) => killer.kill(target, 0),
     onEvict: (processId) => removal.evict(processId),
   });
   await killer.sweep();

@@ -8,6 +8,15 @@ export interface KillTarget {
   readonly processId: string;
   /** Undefined where an agent that is gone had started it. */
   readonly leader: KillLeader | undefined;
+  /** Who that was, where it was written down. */
+  readonly formerLeader?: FormerLeader | undefined;
+}
+
+/** The leader of an agent that is gone: no other process of this boot has the same pid and ticks. */
+export interface FormerLeader {
+  readonly leaderPid: number;
+  readonly startTicks: number;
+  readonly bootId: string;
 }
 
 /** The first process of a tree. */
@@ -59,6 +68,13 @@ export class Hunt {
   get leader(): KillLeader | undefined {
     const { leader } = this.target;
     return leader?.exitedAtMs === undefined ? leader : undefined;
+  }
+
+  /** Takes up what was written down by an agent that is gone, if this is the same boot still. */
+  recall({ bootId }: ProcessSnapshot): void {
+    const { formerLeader } = this.target;
+    if (formerLeader === undefined || formerLeader.bootId !== bootId) return;
+    this.known.set(formerLeader.leaderPid, formerLeader.startTicks);
   }
 
   /** Notes that `entries` are being stopped, and `groups` as such. */

@@ -13,7 +13,8 @@ export function helperScript(marker: string): string {
   const sentinel = `${marker}=${SENTINEL_MARKER}`;
   const afterMarker = "${line#*" + marker + "=}";
   return String.raw`trap '' HUP INT TERM
-begin() { read -r now etc </proc/uptime; printf 'U %s\n' "$now"; }
+read -r boot </proc/sys/kernel/random/boot_id
+begin() { read -r now etc </proc/uptime; printf 'U %s %s\n' "$now" "$boot"; }
 while IFS=' ' read -r verb word rest; do
   case $verb in
   scan)
@@ -37,10 +38,16 @@ while IFS=' ' read -r verb word rest; do
     done
     printf '/proc/self/environ:${sentinel}\0\nEND %s\n' "$word" ;;
   signal) for pid in $rest; do kill -s "$word" -- "$pid"; done ;;
-  oom)
-    if read -r score </proc/"$word"/oom_score_adj && [ "$score" -lt "$rest" ]; then
-      printf '%s' "$rest" >/proc/"$word"/oom_score_adj
-    fi ;;
+  adopt)
+    wanted=${"${rest%% *}"} record=${"${rest#* }"}
+    if read -r score </proc/"$word"/oom_score_adj && [ "$score" -lt "$wanted" ]; then
+      printf '%s' "$wanted" >/proc/"$word"/oom_score_adj
+    fi
+    stat=''
+    while IFS= read -r line || [ -n "$line" ]; do stat="$stat $line"; done </proc/"$word"/stat
+    set -f; set -- ${"${stat##*) }"}; set +f
+    [ -z "$boot" ] || [ -z "${"${20}"}" ] || [ ! -f "$record" ] ||
+      printf '{"leaderPid":%s,"startTicks":%s,"bootId":"%s"}\n' "$word" "${"${20}"}" "$boot" >>"$record" ;;
   fifo) [ -e "$rest" ] || command eval 'mkfifo -m 600 "$rest"' ;;
   esac
 done 2>/dev/null`;
@@ -107,9 +114,12 @@ export class KillHelper {
     }
   }
 
-  /** Makes a process the kernel's choice when memory runs out, if its score is below `score`. */
-  raiseOomScore(pid: number, score: number): void {
-    this.#send(`oom ${pid} ${score}\n`);
+  /**
+   * Makes a process the kernel's choice when memory runs out, if its score is below `score`, and adds a
+   * line that identifies it to the file `record`, if that is there: an absolute path without line ends.
+   */
+  adopt(pid: number, score: number, record: string): void {
+    this.#send(`adopt ${pid} ${score} ${record}\n`);
   }
 
   /** Makes a FIFO at `path`, an absolute path without line ends, unless something is there. */

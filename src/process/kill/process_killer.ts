@@ -122,9 +122,9 @@ export class ProcessKiller implements AsyncDisposable {
     return targets.filter((target) => inTrees.includes(target) || inCgroups?.has(target.processId));
   }
 
-  /** To be called for each new leader. */
-  adopt(pid: number): void {
-    if (this.reachesTree) this.#scanner.raiseOomScore(pid, CHILD_OOM_SCORE);
+  /** To be called for each new leader. `recordPath`: where it is written down who it is. */
+  adopt(pid: number, recordPath: string): void {
+    if (this.reachesTree) this.#scanner.adopt(pid, CHILD_OOM_SCORE, recordPath);
   }
 
   /** Gives up what is under way, and ends the helper. */

@@ -49,9 +49,12 @@ export class ProcessScanner {
     if (pids.length > 0) this.#ensureHelper().signal(signal, pids);
   }
 
-  /** Makes `pid` rather than the agent the one to go when memory runs out. Best effort. */
-  raiseOomScore(pid: number, score: number): void {
-    this.#helper?.raiseOomScore(pid, score);
+  /**
+   * Makes `pid` rather than the agent the one to go when memory runs out, and has the file `record` say
+   * who it is. Best effort.
+   */
+  adopt(pid: number, score: number, record: string): void {
+    this.#helper?.adopt(pid, score, record);
   }
 
   /** Makes a FIFO before the next look, unless there is something by that name. @throws as a signal */

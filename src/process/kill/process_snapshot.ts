@@ -23,6 +23,8 @@ export interface ProcessEntry {
 export interface ProcessSnapshot {
   /** Clock ticks since boot when it was begun. */
   readonly bootTicks: number;
+  /** Which boot that is; empty where the kernel does not tell. */
+  readonly bootId: string;
   readonly processes: ReadonlyMap<number, ProcessEntry>;
   /** Whether the search for markers has worked. */
   readonly markersRead: boolean;
@@ -45,13 +47,13 @@ const THREADS_FIELD = 16;
 const START_FIELD = 18;
 
 /**
- * Parses the helper's answer: a line `U <uptime>`, then records that end in NUL: `/proc/PID/stat:` and
+ * Parses the helper's answer: a line `U <uptime> <boot id>`, then records that end in NUL: `/proc/PID/stat:` and
  * the file, or `/proc/PID/environ:` and a variable. What is neither is passed over: a file that could
  * not be read whole is that of a process that is gone.
  * @throws TypeError when it is no such answer
  */
 export function parseSnapshot(text: string): ProcessSnapshot {
-  const uptime = /^U (\d+(?:\.\d+)?)\n/.exec(text);
+  const uptime = /^U (\d+(?:\.\d+)?) ([0-9a-f-]*)\n/.exec(text);
   if (uptime === null) throw new TypeError("Cannot parse a process snapshot: no uptime");
   const stats: Omit<ProcessEntry, "marker">[] = [];
   const markers = new Map<number, string>();
@@ -75,6 +77,7 @@ export function parseSnapshot(text: string): ProcessSnapshot {
   const withMarker = stats.map((entry) => ({ ...entry, marker: markers.get(entry.pid) }));
   return {
     bootTicks: Math.round(Number(uptime[1]) * TICKS_PER_SECOND),
+    bootId: uptime[2]!,
     processes: new Map(withMarker.map((entry) => [entry.pid, entry])),
     markersRead,
   };

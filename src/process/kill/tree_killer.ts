@@ -166,6 +166,7 @@ export class TreeKiller {
   }
 
   #members(snapshot: ProcessSnapshot, hunt: Hunt): ProcessEntry[] {
+    hunt.recall(snapshot);
     const members = membersOf(snapshot, this.#rootOf(hunt, snapshot), this.#surroundings(hunt));
     hunt.alive = members;
     return members;

@@ -45,7 +45,7 @@ async function runScoped(
 }
 
 const TREE = `
-  const { processId } = await startShell(table, "(setsid sleep 600 & echo $!); sleep 600 & echo $!; echo $$; wait");
+  const { processId } = await startShell(table, "(setsid sh -c 'echo $$; exec sleep 600' &); sleep 600 & echo $!; echo $$; wait");
   const pids = (await readUntil(table, processId, (text) => text.split("\\n").length > 3)).trim();
   console.log(table.killReach, await table.kill(processId, NEVER), pids.replaceAll("\\n", " "));`;
 

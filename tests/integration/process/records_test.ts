@@ -3,7 +3,7 @@ import { assert, assertEquals, assertRejects, assertThrows } from "@std/assert";
 import { AgentError } from "../../../src/errors.ts";
 import { openStateDir } from "../../../src/process/state_dir.ts";
 import { FakeClock } from "../../helpers/fake_clock.ts";
-import { createStateDir } from "../../helpers/state_dir.ts";
+import { createStateDir, createTempDir } from "../../helpers/state_dir.ts";
 import {
   createMemoryLogger,
   isAlive,
@@ -82,6 +82,26 @@ Deno.test("kill -9 of the agent: finished processes are served, running ones are
   assert(!await isAlive(Number(pid)));
   assert(!await isAlive(Number(daemon)));
   assert(lines.some(({ fields }) => fields["processId"] === running));
+});
+
+Deno.test("kill -9 of the agent: a leader that cleared its environment, and its session, are killed", async () => {
+  await using state = await createStateDir();
+  const [processId, pids] = await runThenKill(
+    state.path,
+    `const { processId } = await startShell(table,
+       "exec env -i sh -c 'sleep 600 & echo $!; (sleep 600 & echo $!); echo $$; exec sleep 600'");
+     const pids = await readUntil(table, processId, (text) => text.split("\\n").length > 3);
+     // Its line is written by the helper, a moment after the start.
+     const record = ${JSON.stringify(state.path)} + "/processes/" + processId + "/started.json";
+     while (!Deno.readTextFileSync(record).includes("bootId")) await new Promise((r) => setTimeout(r, 1));
+     console.log(processId + "\\n" + pids.trim().split("\\n").join(" "));`,
+    2,
+  );
+  const alive = async () => (await Promise.all(pids!.split(" ").map(Number).map(isAlive)));
+  assertEquals(await alive(), [true, true, true]);
+  await using test = await openTestTable({}, state.path);
+  assertEquals(test.table.get(processId!).status, "terminated");
+  assertEquals(await alive(), [false, false, false]);
 });
 
 Deno.test("kill -9 of the agent in mid-burst: what had been written can be read", async () => {
@@ -211,6 +231,54 @@ Deno.test("the spool limit drops the record with the output, oldest first", asyn
   assertEquals(ids.map((id) => notFound(test, id)), [true, false, false]);
   await table.shutdown(0);
   assertEquals([...Deno.readDirSync(`${test.statePath}/processes`)].length, 2);
+});
+
+Deno.test("a full state directory: starts are refused and leave nothing, what runs becomes final", async () => {
+  await using directory = await createTempDir();
+  const { path } = directory;
+  const root = (command: string, ...args: string[]) =>
+    new Deno.Command(command, { args, stderr: "null" }).output();
+  const { success } = await root("mount", "-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs", path);
+  if (!success) return console.warn("SKIPPED: may not mount a tmpfs");
+  try {
+    await Deno.symlink("/proc", `${path}/proc`);
+    let ids: string[];
+    {
+      await using test = await openTestTable({ killGraceMs: 5_000 }, path);
+      const { table, statePath, lines } = test;
+      const running = await Promise.all([1, 2, 3].map(() => startShell(table, "exec sleep 600")));
+      ids = running.map(({ processId }) => processId);
+      const full = await root("dd", "if=/dev/zero", `of=${path}/filler`, "bs=4096");
+      assert(!full.success);
+      for (let i = 0; i < 3; i++) {
+        const error = await assertRejects(() => startShell(table, "exec sleep 600"), AgentError);
+        assertEquals(error.kind, "resource-exhausted");
+        assert(error.message.endsWith("ENOSPC"), error.message);
+      }
+      const unrun = table.start({ command: ["no-such-program"], cwd: "", env: {} }, NEVER);
+      assertEquals((await assertRejects(() => unrun, AgentError)).kind, "resource-exhausted");
+      assertEquals(await table.kill(ids[0]!, NEVER), 143);
+      assertEquals(table.get(ids[0]!).status, "terminated");
+      await Promise.all(ids.map((id) => table.kill(id, NEVER)));
+      await table.shutdown(0);
+      assertEquals(table.metrics().running, 0);
+      assertEquals(
+        [...Deno.readDirSync(`${statePath}/processes`)].map(({ name }) => name).sort(),
+        ids.toSorted(),
+      );
+      assertEquals(lines.filter(({ level }) => level === "error"), []);
+    }
+    // What the kernel reported has found its place, without a byte to spare.
+    await using test = await openTestTable({}, path);
+    assertEquals(ids.map((id) => test.table.get(id).exitCode), [143, 143, 143]);
+    await Deno.remove(`${path}/filler`);
+    assertEquals(
+      (await waitFinal(test.table, (await startShell(test.table, "exit 4")).processId)).exitCode,
+      4,
+    );
+  } finally {
+    await root("umount", path);
+  }
 });
 
 Deno.test("a second agent on one state directory is refused", async () => {

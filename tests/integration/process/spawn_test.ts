@@ -172,6 +172,22 @@ Deno.test("a child has its own session and process group", async () => {
   assertEquals([group, session], [pid, pid]);
 });
 
+Deno.test("children rather than the agent go when memory runs out", async () => {
+  await using test = await openTestTable();
+  // The helper raises the score, a moment after the start; a score of their own choice stays.
+  const score = (own: string) =>
+    run(test, {
+      command: [
+        "sh",
+        "-c",
+        `${own}; until [ "$(cat /proc/$$/oom_score_adj)" -ge 500 ]; do sleep 0.01; done; sleep 0.1
+         cat /proc/$$/oom_score_adj`,
+      ],
+    });
+  assertEquals((await score(":")).stdout, "500\n");
+  assertEquals((await score("echo 900 >/proc/$$/oom_score_adj")).stdout, "900\n");
+});
+
 Deno.test("a file that is busy for a moment is run when it is free", async () => {
   await using test = await openTestTable();
   await using programs = await createPrograms();

@@ -38,7 +38,7 @@ function createKernel(looks: (() => ProcessEntry[])[]) {
       // Time passes while one looks; pauses end at once.
       queueMicrotask(() => clock.advance(60));
       const processes = new Map(entries.map((entry) => [entry.pid, entry]));
-      return { bootTicks: 99_999, processes, markersRead: true };
+      return { bootTicks: 99_999, bootId: "", processes, markersRead: true };
     },
     signal(signal: string, pids: readonly number[]) {
       if (pids.length > 0) signals.push(`${signal} ${pids.join(" ")}`);
@@ -181,5 +181,31 @@ Deno.test(
     };
     await drive(clock, killer.kill({ processId: MARKER, leader }, { graceMs: 0 }));
     assertEquals(signals, ["direct", "direct"]);
+  },
+);
+
+Deno.test(
+  "the leader of an agent that is gone is known by pid, start and boot, or not at all",
+  options,
+  async () => {
+    const bare = (startTicks: number, state = "S") =>
+      entry(20, { marker: undefined, startTicks, state });
+    const formerLeader = { leaderPid: 20, startTicks: 200, bootId: "" };
+    for (
+      const [startTicks, bootId, isKilled] of [
+        [200, "", true],
+        [201, "", false],
+        [200, "another boot", false],
+      ] as const
+    ) {
+      const { killer, clock, signals, target } = createKernel([
+        () => [bare(startTicks)],
+        () => [bare(startTicks, "T")],
+        () => [],
+      ]);
+      const former = { ...target, formerLeader: { ...formerLeader, bootId } };
+      await drive(clock, killer.kill(former, { graceMs: 0 }));
+      assertEquals(signals, isKilled ? ["STOP -20 20", "KILL -20 20"] : []);
+    }
   },
 );

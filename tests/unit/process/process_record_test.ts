@@ -3,6 +3,7 @@ import {
   formatRecord,
   infoOf,
   parseFinished,
+  parseLeader,
   parseStarted,
 } from "../../../src/process/process_record.ts";
 
@@ -30,6 +31,14 @@ Deno.test("a record that is cut short at any byte counts as not written", option
   for (const [record, parse] of [[started, parseStarted], [finished, parseFinished]] as const) {
     const text = formatRecord(record);
     for (let end = 0; end < text.length; end++) assertEquals(parse(text.slice(0, end)), undefined);
+  }
+});
+
+Deno.test("the line of the helper says who the leader was", options, () => {
+  const leader = { leaderPid: 12, startTicks: 345, bootId: "0e7c-b001" };
+  assertEquals(parseLeader(JSON.stringify(leader) + "\n"), leader);
+  for (const text of [undefined, JSON.stringify(leader), "{}\n", formatRecord(finished)]) {
+    assertEquals(parseLeader(text), undefined);
   }
 });
 

@@ -14,7 +14,7 @@ function environ(owner: string | number, text: string): string {
 }
 
 function parse(...records: string[]) {
-  return parseSnapshot(`U 12.34\n${records.join("")}`);
+  return parseSnapshot(`U 12.34 0e7c-b001\n${records.join("")}`);
 }
 
 Deno.test("fields of a process", options, () => {

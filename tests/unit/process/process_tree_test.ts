@@ -27,6 +27,7 @@ function snapshot(...entries: Fields[]): ProcessSnapshot {
   }));
   return {
     bootTicks: 9_000,
+    bootId: "",
     processes: new Map(processes.map((entry) => [entry.pid, entry])),
     markersRead: true,
   };

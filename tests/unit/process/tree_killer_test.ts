@@ -16,7 +16,7 @@ function slowKiller(clock: FakeClock, lookMs: number, entries: ProcessEntry[] = 
     const { promise, resolve } = Promise.withResolvers<ProcessSnapshot>();
     clock.setTimer(
       lookMs,
-      () => resolve({ bootTicks: 0, processes: new Map(processes), markersRead: true }),
+      () => resolve({ bootTicks: 0, bootId: "", processes: new Map(processes), markersRead: true }),
     );
     return promise;
   };
