@@ -69,10 +69,17 @@ export class WorkerProcess implements AsyncDisposable {
     if (!this.#ended) this.#child.kill(name);
   }
 
-  /** Ends its input and reads its last line. */
-  async finish<T>(): Promise<T> {
+  /**
+   * Ends its input and reads its last line; undefined where it does not end in time and had to be killed.
+   * A client on Deno may spin for ever once its connection was closed while it stood still.
+   */
+  async finish<T>(patienceMs: number): Promise<T | undefined> {
     await this.#input.close();
-    const last = await this.next<T>();
+    const late = Promise.withResolvers<undefined>();
+    const timer = setTimeout(() => late.resolve(undefined), patienceMs);
+    const last = await Promise.race([this.next<T>().catch(() => undefined), late.promise]);
+    clearTimeout(timer);
+    if (last === undefined) this.signal("SIGKILL");
     await this.#end();
     return last;
   }
