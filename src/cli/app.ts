@@ -1,11 +1,11 @@
 // The command line: what can be typed, and which function it means. argv -> exit code.
 // Must not touch the process it runs in: everything goes through Stdio.
-import { Command, CommanderError, Option } from "commander";
-import { DEFAULT_ADDRESS } from "../client/connect.ts";
+import { Command, type CommanderError, Option } from "commander";
 import { VERSION } from "../version.ts";
 import { copy } from "./copy.ts";
 import { doctor } from "./doctor.ts";
-import { CliError, OUTPUT_CLOSED, OWN_FAILURE, toCliError, toJson, toLine } from "./failure.ts";
+import { COPY_HELP, EXAMPLES, RUN_HELP, START_HELP, STATUS_HELP } from "./help.ts";
+import { OUTPUT_CLOSED, toCliError, toJson, toLine } from "./failure.ts";
 import { cat, put } from "./file_commands.ts";
 import { health } from "./health.ts";
 import { collectVariable, parseDuration, parseMode, parseOffsets } from "./options.ts";
@@ -13,6 +13,7 @@ import { kill, logs, start, status, wait } from "./process_commands.ts";
 import { run } from "./run.ts";
 import { Session, type TargetOptions } from "./session.ts";
 import { Interrupt, OutputClosed, type Stdio, writeText } from "./stdio.ts";
+import { refuseTerminal, toUsageError } from "./usage.ts";
 
 /** Runs one command line; never throws, never exits. */
 export async function runApp(args: readonly string[], io: Stdio): Promise<number> {
@@ -43,6 +44,9 @@ async function tell(error: unknown, json: boolean, io: Stdio): Promise<number> {
   return failure.exitCode;
 }
 
+/** Thrown where the answer is text that commander has made. */
+const HELP_WANTED = new Error("help is wanted");
+
 class App {
   readonly #io: Stdio;
   #exitCode = 0;
@@ -57,8 +61,7 @@ class App {
     try {
       await program.parseAsync([...args], { from: "user" });
     } catch (error) {
-      if (!(error instanceof CommanderError)) throw error;
-      if (error.exitCode !== 0) throw toUsageError(error);
+      if (error !== HELP_WANTED) throw error;
       await writeText(this.#io.stdout, this.#help);
       return 0;
     }
@@ -80,24 +83,30 @@ class App {
       "run a command, with its output and exit code as if it were local",
     )
       .argument("<command...>", "program and arguments; no shell is involved")
-      .option("--cwd <dir>", "working directory, relative to the workspace")
-      .option("--env <NAME=value>", "set a variable; may be given again", collectVariable)
+      .option("-w, --cwd <dir>", "working directory, relative to the workspace")
+      .option("-e, --env <NAME=value>", "set a variable; may be given again", collectVariable)
       .option("--timeout <duration>", "kill it after this long, and exit 124", parseDuration)
+      .addOption(new Option("-i, --interactive").hideHelp())
+      .addOption(new Option("-t, --tty").hideHelp())
       .passThroughOptions()
       .addHelpText("after", RUN_HELP)
-      .action(this.#action((session, argv: string[], options) => run(session, argv, options)));
+      .action(
+        this.#action((session, argv: string[], options) =>
+          options.interactive || options.tty ? refuseTerminal() : run(session, argv, options)
+        ),
+      );
 
     this.#command(program, "start", "start a command in the background and print its id")
       .argument("<command...>", "program and arguments; no shell is involved")
-      .option("--cwd <dir>", "working directory, relative to the workspace")
-      .option("--env <NAME=value>", "set a variable; may be given again", collectVariable)
+      .option("-w, --cwd <dir>", "working directory, relative to the workspace")
+      .option("-e, --env <NAME=value>", "set a variable; may be given again", collectVariable)
       .passThroughOptions()
-      .addHelpText("after", "\nExample:\n  id=$(ateenv start -- make -j4); ateenv logs -f $id")
+      .addHelpText("after", START_HELP)
       .action(this.#action((session, argv: string[], options) => start(session, argv, options)));
 
     this.#command(program, "status", "print the state of a process")
       .argument("<id>")
-      .addHelpText("after", "\nExample:\n  ateenv status --json $id | jq -r .status")
+      .addHelpText("after", STATUS_HELP)
       .action(this.#action((session, id: string) => status(session, id)));
 
     this.#command(program, "logs", "print the output of a process, stdout and stderr apart")
@@ -127,7 +136,11 @@ class App {
     this.#command(program, "cp", "copy a file or directory; a leading colon means the sandbox")
       .argument("<from>")
       .argument("<to>")
-      .option("--skip-links", "leave out links that lead out of a copied directory")
+      .addOption(
+        new Option("--skip-links", "leave out links that lead out of a downloaded directory")
+          .conflicts("keepLinks"),
+      )
+      .option("--keep-links", "make them here as they are; they are not followed")
       .addHelpText("after", COPY_HELP)
       .action(
         this.#action((session, from: string, to: string, options) =>
@@ -169,7 +182,9 @@ class App {
 
   #configure(command: Command): Command {
     return command
-      .exitOverride()
+      .exitOverride((error: CommanderError) => {
+        throw error.exitCode === 0 ? HELP_WANTED : toUsageError(error, command);
+      })
       .enablePositionalOptions()
       .showSuggestionAfterError()
       .configureOutput({
@@ -220,40 +235,3 @@ async function untilInsisted(session: Session, result: Promise<number>): Promise
     insist.removeEventListener("abort", onInsist);
   }
 }
-
-function toUsageError(error: CommanderError): CliError {
-  const message = error.message.replace(/^error: /, "");
-  return new CliError(message === "(outputHelp)" ? "no command given" : message, {
-    advice: "see `ateenv --help`",
-    exitCode: OWN_FAILURE,
-  });
-}
-
-const EXAMPLES = `
-Without --address and ATEENV_ADDRESS the agent is at ${DEFAULT_ADDRESS}.
-
-Examples:
-  ateenv run -- sh -c 'echo hi; exit 3'
-  ateenv cp ./repo :repo
-  ateenv cp :repo/build/report.html .
-  id=$(ateenv start -- make test); ateenv logs -f $id; ateenv wait $id
-
-Exit codes: those of the command for run and wait; 124 timeout, 125 failure of ateenv itself,
-130 Ctrl-C.`;
-
-const RUN_HELP = `
-Ctrl-C kills the command with all of its descendants. Standard input is not passed on.
-
-Examples:
-  ateenv run -- python3 -c 'print(6 * 7)'
-  ateenv run --cwd repo --env CI=1 --timeout 5m -- make test
-  ateenv run -- sh -c 'ls | wc -l'`;
-
-const COPY_HELP = `
-Permission bits are kept. Directories need tar and stat in the sandbox. Copied files replace others
-whole or not at all; a directory that exists is merged into.
-
-Examples:
-  ateenv cp ./repo :repo
-  ateenv cp :repo/dist ./dist
-  ateenv cp ./model.bin :models/`;

@@ -10,7 +10,9 @@ import type { Session } from "./session.ts";
 
 /** Options of `cp`. */
 export interface CopyOptions {
+  /** What to do with links out of a downloaded directory: leave out, or make as they are. */
   readonly skipLinks?: boolean;
+  readonly keepLinks?: boolean;
 }
 
 /** What a copy did. */

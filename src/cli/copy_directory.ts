@@ -53,7 +53,9 @@ export async function downloadDirectory(
       (signal) => counter.count(tar.archive(signal)),
       io.interrupt,
     );
-    const result = await extractTar(archive, local, { skipLinksOut: options.skipLinks === true });
+    const result = await extractTar(archive, local, {
+      linksOut: options.keepLinks ? "keep" : options.skipLinks ? "skip" : "refuse",
+    });
     if (tar.hasChanged) await session.note("files were written to while they were copied");
     if (result.special > 0) {
       await session.note(`left out ${result.special} devices, pipes, sockets`);

@@ -6,11 +6,12 @@ import { type Health, readHealth } from "../client/readyz.ts";
 import { VERSION } from "../version.ts";
 import { type Color, painter } from "./color.ts";
 import { CliError, toCliError } from "./failure.ts";
-import { runTool } from "./sandbox_tools.ts";
+import { runTool, ToolMissing } from "./sandbox_tools.ts";
 import type { Session } from "./session.ts";
 import { writeText } from "./stdio.ts";
 
-type Verdict = "ok" | "warn" | "fail";
+/** `off` is a choice of who started the agent: no failure. */
+type Verdict = "ok" | "off" | "warn" | "fail";
 
 /** What one check found. */
 interface Finding {
@@ -18,7 +19,12 @@ interface Finding {
   readonly detail: string;
 }
 
-const COLORS: Readonly<Record<Verdict, Color>> = { ok: "green", warn: "yellow", fail: "red" };
+const COLORS: Readonly<Record<Verdict, Color>> = {
+  ok: "green",
+  off: "yellow",
+  warn: "yellow",
+  fail: "red",
+};
 
 const PROBE_MS = 1_500;
 const STEP_MS = 10_000;
@@ -26,8 +32,15 @@ const STEP_MS = 10_000;
 /** A clock that is wrong by more breaks certificates and confuses logs. HTTP dates are whole seconds. */
 const MAX_CLOCK_DIFFERENCE_MS = 5_000;
 
-/** The API has no way to remove a file: where no program can, one small file stays, always the same. */
+/** The API has no call that removes a file: where no program can either, this one stays, always the same. */
 const PROBE_FILE = ".ateenv-doctor";
+
+/** Programs that remove it, the first that may be run. */
+const REMOVERS: readonly (readonly string[])[] = [
+  ["rm", "-f", PROBE_FILE],
+  ["sh", "-c", `rm -f ${PROBE_FILE}`],
+  ["unlink", PROBE_FILE],
+];
 
 /** An id that no agent makes. */
 const NO_PROCESS = "ateenv-doctor";
@@ -151,37 +164,94 @@ function checkVersion({ agentVersion }: AteenvClient): [Finding, undefined] {
 }
 
 async function checkAuth(session: Session, client: AteenvClient): Promise<[Finding, boolean]> {
+  await askAnything(session, client);
+  const how = session.tokenFile === undefined
+    ? "no token is needed"
+    : await isOpen(session)
+    ? "no token is needed, though one was given"
+    : "the token is accepted";
+  return [{ verdict: "ok", detail: how }, true];
+}
+
+/** Makes a call that is answered only to those who may ask. @throws {AteenvError} for others. */
+async function askAnything(session: Session, client: AteenvClient): Promise<void> {
   try {
     await client.processes.get(NO_PROCESS).status({ signal: limit(session) });
   } catch (error) {
     if (!(error instanceof AteenvError)) throw error;
-    // Any of these is said to those only who may ask.
     const isAnswer = ["not-found", "invalid-argument", "unimplemented"].includes(error.kind);
     if (!isAnswer) throw error;
   }
-  const how = session.tokenFile === undefined ? "no token is needed" : "the token is accepted";
-  return [{ verdict: "ok", detail: how }, true];
+}
+
+/** Whether the agent answers without a token too. */
+async function isOpen(session: Session): Promise<boolean> {
+  await using client = await session.connect({ withoutToken: true });
+  try {
+    await askAnything(session, client);
+    return true;
+  } catch (error) {
+    if (error instanceof AteenvError && error.kind === "unauthenticated") return false;
+    throw error;
+  }
 }
 
 async function checkProcess(session: Session, client: AteenvClient): Promise<[Finding, undefined]> {
   const startMs = performance.now();
-  const { exitCode, stderr } = await runTool(client, ["true"], limit(session));
-  const elapsedMs = Math.round(performance.now() - startMs);
-  return exitCode === 0
-    ? [{ verdict: "ok", detail: `ran true in ${elapsedMs} ms` }, undefined]
-    : [{ verdict: "fail", detail: `true exited with ${exitCode}: ${stderr}` }, undefined];
+  try {
+    const { exitCode, stderr } = await runTool(client, ["true"], limit(session));
+    const elapsedMs = Math.round(performance.now() - startMs);
+    return exitCode === 0
+      ? [{ verdict: "ok", detail: `ran true in ${elapsedMs} ms` }, undefined]
+      : [{ verdict: "fail", detail: `true exited with ${exitCode}: ${stderr}` }, undefined];
+  } catch (error) {
+    if (!(error instanceof ToolMissing)) throw error;
+    return [toProcessFinding(error), undefined];
+  }
+}
+
+/** What it means that `true` cannot be run. */
+function toProcessFinding({ kind, message }: ToolMissing): Finding {
+  switch (kind) {
+    case "unimplemented":
+      return { verdict: "off", detail: "processes are switched off (--enable-process=false)" };
+    case "permission-denied":
+      return { verdict: "ok", detail: "limited by the agent's --allow-run" };
+    default:
+      return { verdict: "warn", detail: message };
+  }
 }
 
 async function checkFiles(session: Session, client: AteenvClient): Promise<[Finding, undefined]> {
   const content = crypto.randomUUID();
-  await client.files.write(PROBE_FILE, content, { signal: limit(session) });
-  const isSame = await client.files.readText(PROBE_FILE, { signal: limit(session) }) === content;
-  const removed = await runTool(client, ["rm", "-f", PROBE_FILE], limit(session))
-    .then(({ exitCode }) => exitCode === 0, () => false);
-  const left = removed ? "" : `; ${PROBE_FILE} could not be removed`;
+  try {
+    await client.files.write(PROBE_FILE, content, { signal: limit(session) });
+  } catch (error) {
+    if (!(error instanceof AteenvError) || error.kind !== "unimplemented") throw error;
+    const detail = "files are switched off (--enable-filesystem=false)";
+    return [{ verdict: "off", detail }, undefined];
+  }
+  let isSame: boolean;
+  let left: string;
+  try {
+    isSame = await client.files.readText(PROBE_FILE, { signal: limit(session) }) === content;
+  } finally {
+    // Also after Ctrl-C.
+    left = await removeProbe(client) ? "" : `; no program could remove ${PROBE_FILE}, which stays`;
+  }
   return isSame
     ? [{ verdict: "ok", detail: `wrote and read a file${left}` }, undefined]
     : [{ verdict: "fail", detail: `read something else than was written${left}` }, undefined];
+}
+
+async function removeProbe(client: AteenvClient): Promise<boolean> {
+  const signal = AbortSignal.timeout(STEP_MS);
+  for (const remover of REMOVERS) {
+    const isGone = await runTool(client, remover, signal)
+      .then(({ exitCode }) => exitCode === 0, () => false);
+    if (isGone) return true;
+  }
+  return false;
 }
 
 function limit(session: Session): AbortSignal {

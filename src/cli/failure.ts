@@ -43,16 +43,53 @@ const ADVICE: Readonly<Record<string, string>> = {
   "deadline-exceeded": "try again; `ateenv doctor` shows whether the agent answers",
 };
 
-/** The advice that depends on which part of TLS does not fit. */
-const TLS_ADVICE = "check --tls-ca, and --tls-cert and --tls-key if the agent asks for them";
+/** Where kind alone says too little: what the message tells of the case. The first that fits counts. */
+const CASES: readonly (readonly [kind: string, message: RegExp, advice: string])[] = [
+  [
+    "unavailable",
+    /before secure TLS connection|wrong version number|InvalidContentType|received corrupt message/i,
+    "the agent seems to speak no TLS there: use http://, without --tls-ca",
+  ],
+  [
+    "unavailable",
+    /certificate|self.signed|TLS|SSL/i,
+    "check --tls-ca, and --tls-cert and --tls-key if the agent asks for them",
+  ],
+  [
+    "unavailable",
+    /socket hang up|Failed to connect$/,
+    "check that it is an agent that listens there; if it wants TLS, use https:// or --tls-ca",
+  ],
+  [
+    "internal",
+    /^Received HTTP status code/,
+    "check that it is an agent that listens there",
+  ],
+  [
+    "not-found",
+    /^process /,
+    "it was forgotten (--retain, --retain-for of the agent), or is another agent's",
+  ],
+  [
+    "unimplemented",
+    /\.ProcessService\//,
+    "processes are switched off on this agent (--enable-process=false)",
+  ],
+  [
+    "unimplemented",
+    /\.FileSystemService\//,
+    "files are switched off on this agent (--enable-filesystem=false)",
+  ],
+];
 
 /** Any thrown value as a failure to tell. */
 export function toCliError(error: unknown): CliError {
   if (error instanceof CliError) return error;
   if (error instanceof AteenvError) {
-    const isTls = error.kind === "unavailable" &&
-      /certificate|self.signed|TLS|SSL/i.test(error.message);
-    const advice = isTls ? TLS_ADVICE : ADVICE[error.kind];
+    const known = CASES.find(([kind, message]) =>
+      kind === error.kind && message.test(error.message)
+    );
+    const advice = known?.[2] ?? ADVICE[error.kind];
     return new CliError(error.message, {
       ...(advice === undefined ? {} : { advice }),
       kind: error.kind,

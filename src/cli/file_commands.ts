@@ -1,6 +1,7 @@
 // `cat` and `put`: one file, as a stream.
 import type { UploadSource } from "../client/upload.ts";
 import { CliError } from "./failure.ts";
+import { localError, statLocal } from "./local_path.ts";
 import { remotePath } from "./options.ts";
 import type { Session } from "./session.ts";
 
@@ -23,8 +24,8 @@ export async function put(
   remote: string,
   options: { readonly mode?: number },
 ): Promise<number> {
-  await using client = await session.connect();
   const source: UploadSource = local === "-" ? session.io.stdin() : await localSource(local);
+  await using client = await session.connect();
   const path = remotePath(remote);
   const bytes = await client.files.write(path, source, {
     signal: session.io.interrupt,
@@ -36,12 +37,17 @@ export async function put(
 
 async function localSource(path: string): Promise<UploadSource> {
   // Opened once here, so that a missing file is told before anything is sent.
+  const info = await statLocal(path);
+  if (info === undefined) throw new CliError(`${JSON.stringify(path)} does not exist`);
+  if (info.isDirectory) {
+    throw new CliError(`${JSON.stringify(path)} is a directory`, {
+      advice: "copy it with `ateenv cp`",
+    });
+  }
   try {
     using _ = await Deno.open(path);
   } catch (error) {
-    throw new CliError(`cannot read ${JSON.stringify(path)}: ${(error as Error).message}`, {
-      cause: error,
-    });
+    throw localError("read", path, error);
   }
   return async () => (await Deno.open(path)).readable;
 }

@@ -68,11 +68,18 @@ export async function wait(session: Session, id: string): Promise<number> {
   return state.exitCode;
 }
 
-/** Kills a process with all of its descendants and prints its exit code. */
+/** Kills a process with all of its descendants; says so where it had finished before. */
 export async function kill(session: Session, id: string): Promise<number> {
   await using client = await session.connect();
-  const exitCode = await client.processes.get(id).kill({ signal: session.io.interrupt });
-  await session.answer({ processId: id, exitCode }, `exit code ${exitCode}\n`);
+  const process = client.processes.get(id);
+  const options = { signal: session.io.interrupt };
+  const before = await process.status(options);
+  const wasRunning = before.status === "running";
+  const exitCode = wasRunning ? await process.kill(options) : before.exitCode;
+  await session.answer(
+    { processId: id, exitCode, wasRunning },
+    wasRunning ? "killed\n" : `had already finished, exit code ${exitCode}\n`,
+  );
   return 0;
 }
 

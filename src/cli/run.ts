@@ -1,4 +1,5 @@
 // `ateenv run`: a command in the sandbox that looks like a local one.
+import type { AteenvClient } from "../client/client.ts";
 import { AteenvError } from "../client/error.ts";
 import type { ProcessHandle } from "../client/process.ts";
 import { systemPorts } from "../client/retry.ts";
@@ -20,6 +21,9 @@ const KILL_MS = 8_000;
 /** How long to wait for the last bytes of a killed command. Only where our own output is blocked does its
  * follow not end at once. */
 const LAST_BYTES_MS = 2_000;
+
+/** How long to ask an agent whether it is why a command has ended. */
+const HEALTH_MS = 500;
 
 /** Why a command is ended before its time. The first reason wins. */
 type Ending = "interrupted" | "timed out" | "output closed";
@@ -69,7 +73,13 @@ export async function run(
       return killed.promise;
     });
     await Promise.race([copied, lastBytesLate]);
-    if (ending === undefined) return (await process.wait({ signal: io.interrupt })).exitCode;
+    if (ending === undefined) {
+      const state = await process.wait({ signal: io.interrupt });
+      if (state.status === "terminated" && await isShuttingDown(client)) {
+        await session.note("the agent is shutting down, which ends all commands");
+      }
+      return state.exitCode;
+    }
   } catch (error) {
     if (ending === undefined) throw stillThere(error, process);
   } finally {
@@ -86,6 +96,15 @@ export async function run(
     );
   }
   return await endingCode(session, ending);
+}
+
+/** Whether that is why a signal ended a command. An agent that stops still answers, or has just gone. */
+async function isShuttingDown(client: AteenvClient): Promise<boolean> {
+  try {
+    return !(await client.health({ signal: AbortSignal.timeout(HEALTH_MS) })).ready;
+  } catch (error) {
+    return error instanceof AteenvError && error.kind === "unavailable";
+  }
 }
 
 /** The exit code of a command that was ended before its time. */

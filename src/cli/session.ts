@@ -25,6 +25,7 @@ export class Session {
   /** Said where somebody insists on an end at once: what is left behind, and how to end it. */
   lastWords: string | undefined;
   readonly #options: TargetOptions;
+  #toldOutageUntilMs = -Infinity;
 
   constructor(io: Stdio, options: TargetOptions) {
     this.io = io;
@@ -51,12 +52,13 @@ export class Session {
   }
 
   /** @throws {AteenvError} `unavailable` within two seconds if nobody answers. */
-  async connect(): Promise<AteenvClient> {
+  async connect({ withoutToken = false } = {}): Promise<AteenvClient> {
     const tls = await this.#tls();
-    const tokenFile = this.tokenFile;
+    const tokenFile = withoutToken ? undefined : this.tokenFile;
     return await connect(this.address, {
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       signal: this.io.interrupt,
+      retry: { onOutage: (_, leftMs) => this.#tellOutage(leftMs) },
       ...(tokenFile === undefined ? {} : { tokenFile }),
       ...(tls === undefined ? {} : { tls }),
     });
@@ -70,6 +72,14 @@ export class Session {
   /** A remark that is not the answer. */
   async note(text: string): Promise<void> {
     await writeText(this.io.stderr, `ateenv: ${text}\n`);
+  }
+
+  /** Several calls wait for the same agent. */
+  #tellOutage(leftMs: number): void {
+    const nowMs = performance.now();
+    if (nowMs < this.#toldOutageUntilMs) return;
+    this.#toldOutageUntilMs = nowMs + leftMs;
+    this.note(`connection lost; trying for ${Math.ceil(leftMs / 1_000)} s`).catch(() => {});
   }
 
   async #tls(): Promise<TlsFiles | undefined> {

@@ -16,8 +16,11 @@ export interface ExtractResult {
 
 /** How to extract. */
 export interface ExtractOptions {
-  /** Leave out links that lead out of the directory, instead of failing. */
-  readonly skipLinksOut: boolean;
+  /**
+   * Links that lead out of the directory: fail, leave them out, or make them as they are. Nothing is ever
+   * written through a link, so that kept ones are a danger only to who follows them later.
+   */
+  readonly linksOut: "refuse" | "skip" | "keep";
 }
 
 /** Permission bits only: what comes from a sandbox does not become setuid. */
@@ -152,14 +155,20 @@ class Stage {
   async #addLink(components: readonly string[], target: string): Promise<void> {
     const path = await this.#claim(components);
     if (this.#files.has(path)) throw refuse(path, "it is there twice");
+    const { linksOut } = this.#options;
     if (staysInside(components, target)) this.#links.set(path, target);
-    else if (this.#options.skipLinksOut) this.#linksOut += 1;
+    else if (target === "" || /[\0\uFFFD]/.test(target)) throw refuse(path, "no link says that");
+    else if (linksOut === "keep") this.#links.set(path, target);
+    else if (linksOut === "skip") this.#linksOut += 1;
     else {
       throw new CliError(
         `refused ${JSON.stringify(path)} from the sandbox: it is a link out of the directory, to ${
           JSON.stringify(target)
         }`,
-        { kind: "refused", advice: "nothing was copied; --skip-links leaves such links out" },
+        {
+          kind: "refused",
+          advice: "nothing was copied; --skip-links leaves such links out, --keep-links makes them",
+        },
       );
     }
   }

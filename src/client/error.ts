@@ -134,5 +134,5 @@ export function fromServiceError(error: unknown, address: string): AteenvError {
 /** grpc-js tells every attempt, with its time and each address of it; the last cause is enough. */
 function tidy(message: string): string {
   const last = /Last error: (?:Error: )?(.*?)\.?\s*(?:Resolution note: .*)?$/s.exec(message)?.[1];
-  return last ?? message;
+  return (last ?? message).replace(/ \(\d{4}-\d\d-\d\dT[\d:.]+Z\)$/, "");
 }

@@ -1,7 +1,8 @@
 // GET /readyz: is the agent there and taking work? Needs no token, and no gRPC on the way.
 // Must not retry: whoever probes wants to know about now.
 import { request as httpRequest } from "node:http";
-import { request as httpsRequest } from "node:https";
+import { isIP } from "node:net";
+import { connect as tlsConnect } from "node:tls";
 import type { Address } from "./address.ts";
 import { abortError, AteenvError, throwIfAborted } from "./error.ts";
 
@@ -36,10 +37,13 @@ export function readHealth(
     throwIfAborted(signal);
     const options = {
       path: "/readyz",
-      agent: false as const,
       headers: { connection: "close" },
       ...address.http,
-      ...(address.tls ? toNodeTls(tls) : {}),
+      // Not node:https: in Deno it asks for the permission to read the system's authorities, if none is given.
+      // Only where no agent is named, not even `false`, is createConnection used.
+      ...(address.tls
+        ? { createConnection: () => openTls(address, tls) }
+        : { agent: false as const }),
     };
     const fail = (error: Error) => {
       signal?.removeEventListener("abort", onAbort);
@@ -51,7 +55,7 @@ export function readHealth(
         ),
       );
     };
-    const request = (address.tls ? httpsRequest : httpRequest)(options, (response) => {
+    const request = httpRequest(options, (response) => {
       let body = "";
       response.setEncoding("utf8");
       response.on("data", (text: string) => body += text.slice(0, 1_000 - body.length));
@@ -75,6 +79,17 @@ export function readHealth(
 
 function errorCode(error: Error): string {
   return (error as { code?: string }).code ?? error.name;
+}
+
+function openTls({ http }: Address, tls: TlsFiles) {
+  return "socketPath" in http
+    ? tlsConnect({ path: http.socketPath, ...toNodeTls(tls) })
+    : tlsConnect({
+      ...http,
+      // An IP address is no name to ask for.
+      ...(isIP(http.host) === 0 ? { servername: http.host } : {}),
+      ...toNodeTls(tls),
+    });
 }
 
 function toNodeTls(tls: TlsFiles) {

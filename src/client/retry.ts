@@ -10,7 +10,15 @@ export interface RetryPolicy {
   readonly maxDelayMs: number;
   /** Without any progress for this long, in milliseconds, the call fails. 0: never try again. */
   readonly giveUpAfterMs: number;
+  /**
+   * Told once the first attempt to go on has failed as well, of each call: that somebody has to wait, for
+   * `leftMs` milliseconds at most.
+   */
+  readonly onOutage?: (error: AteenvError, leftMs: number) => void;
 }
+
+/** A connection that was cut is usually there again at once: only the second failure in a row is an outage. */
+const OUTAGE_FAILURES = 2;
 
 /** Bridges the restart of an agent and the resume of a sandbox. */
 export const DEFAULT_RETRY: RetryPolicy = {
@@ -89,6 +97,7 @@ export class Retry {
     this.#failingSinceMs ??= nowMs;
     const leftMs = this.#failingSinceMs + this.#policy.giveUpAfterMs - nowMs;
     if (leftMs <= 0) throw error;
+    if (this.#failures === OUTAGE_FAILURES) this.#policy.onOutage?.(error, leftMs);
     const ceilingMs = Math.min(
       this.#policy.maxDelayMs,
       this.#policy.initialDelayMs * 2 ** Math.min(this.#failures - 1, 30),

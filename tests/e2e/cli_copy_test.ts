@@ -103,7 +103,7 @@ Deno.test("cp: what cannot be copied leaves no local file, and the old one as it
     ["no colon", ["cp", "a", "b"], /colon/],
     ["two colons", ["cp", ":a", ":b"], /colon/],
     ["cat of nothing", ["cat", "nope"], /"nope" not found/],
-    ["put of nothing", ["put", "nope", "x"], /cannot read "nope"/],
+    ["put of nothing", ["put", "nope", "x"], /"nope" does not exist/],
   ];
   await Deno.writeTextFile(`${agent.workspace}/f`, "f");
   for (const [name, args, stderr] of table) {
@@ -149,15 +149,28 @@ Deno.test("cp: directories both ways: a thousand files, modes, links, odd names,
   assertEquals([down.code, down.stderr], [0, ""]);
   assertEquals(JSON.parse(down.stdout).files, 1_004);
   assertEquals(await listing(`${dir.path}/down`), expected);
+});
 
-  // Into what exists: by its name; with `/.`, its content.
-  assertEquals((await runCli(["cp", ":up", "down"], options)).code, 0);
-  assertEquals(await listing(`${dir.path}/down/up`), expected);
-  await Deno.mkdir(`${dir.path}/content`);
-  assertEquals((await runCli(["cp", ":up/.", "content"], options)).code, 0);
-  assertEquals(await listing(`${dir.path}/content`), expected);
-  assertEquals((await runCli(["cp", "tree", ":up"], options)).code, 0);
-  assertEquals(await listing(`${agent.workspace}/up/tree`), expected);
+Deno.test("cp: a directory goes into one that exists by its name, with `/.` its content does", async () => {
+  await using agent = await startAgentProcess();
+  await using dir = await createTempDir();
+  const cp = async (from: string, to: string) => {
+    const result = await runCli(["cp", from, to], { address: agent.address, cwd: dir.path });
+    assertEquals([result.code, result.stderr], [0, ""]);
+  };
+  await Deno.mkdir(`${dir.path}/repo/sub`, { recursive: true });
+  await Deno.writeTextFile(`${dir.path}/repo/sub/file`, "content");
+  await Deno.mkdir(`${dir.path}/here`);
+  const expected = await listing(`${dir.path}/repo`);
+  await cp("./repo", ":repo");
+  await cp("./repo/.", ":repo");
+  assertEquals(await listing(`${agent.workspace}/repo`), expected);
+  await cp("./repo", ":repo");
+  assertEquals(await listing(`${agent.workspace}/repo/repo`), expected);
+  await cp(":repo/repo/.", "here");
+  assertEquals(await listing(`${dir.path}/here`), expected);
+  await cp(":repo/repo", "here");
+  assertEquals(await listing(`${dir.path}/here/repo`), expected);
 });
 
 Deno.test("cp: a large file through a proxy that cuts is copied once, with the same hash", async () => {
@@ -224,6 +237,13 @@ Deno.test("cp: a hostile tar in the sandbox writes nothing outside", async (t) =
     assertEquals(result.code, 0);
     assert(result.stderr.includes("1 link"), result.stderr);
     assertEquals((await listing(dir.path)).length, 1);
+  });
+  await t.step("with --keep-links, links out are links here", async () => {
+    await using dir = await createTempDir();
+    const options = { address: agent.address, cwd: dir.path };
+    const result = await runCli(["cp", "--keep-links", ":d", "d"], options);
+    assertEquals([result.code, result.stderr], [0, ""]);
+    assertEquals(await Deno.readLink(`${dir.path}/d/x`), "/etc");
   });
   await t.step("garbage and a failing tar", async () => {
     await using dir = await createTempDir();

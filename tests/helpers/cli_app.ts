@@ -8,6 +8,9 @@ export interface InProcessOptions {
   readonly address?: string;
   readonly env?: Readonly<Record<string, string>>;
   readonly stdin?: string;
+  /** Told of output as it comes. */
+  readonly onStdout?: (text: string) => void;
+  readonly onStderr?: (text: string) => void;
 }
 
 /** How it ended. */
@@ -29,7 +32,9 @@ export async function runInProcess(
       isTerminal: false,
       columns: undefined,
       write(bytes) {
-        text[name] += decoder.decode(bytes, { stream: true });
+        const more = decoder.decode(bytes, { stream: true });
+        text[name] += more;
+        (name === "stdout" ? options.onStdout : options.onStderr)?.(more);
         return Promise.resolve();
       },
     };

@@ -3,6 +3,8 @@ import { assert, assertEquals } from "@std/assert";
 import { startAgentProcess } from "../helpers/agent_process.ts";
 import { runInProcess as runCli } from "../helpers/cli_app.ts";
 import { startFakeAgent } from "../helpers/fake_agent.ts";
+import { startFaultProxy } from "../helpers/fault_proxy.ts";
+import { createTempDir } from "../helpers/state_dir.ts";
 
 Deno.test("run: every exit code", async (t) => {
   await using agent = await startAgentProcess();
@@ -71,7 +73,11 @@ Deno.test("start, status, logs, wait, kill", async () => {
 
   const running = await start("exec sleep 1000");
   const killed = await runCli(["kill", "--json", running], { address });
-  assertEquals(JSON.parse(killed.stdout), { processId: running, exitCode: 137 });
+  assertEquals(JSON.parse(killed.stdout), {
+    processId: running,
+    exitCode: 137,
+    wasRunning: true,
+  });
   assertEquals((await runCli(["wait", running], { address })).code, 137);
 });
 
@@ -139,3 +145,152 @@ Deno.test("run: a timeout, in-process: nothing goes on afterwards", async () => 
   );
   assertEquals([result.code, result.stdout], [124, "begun\n"]);
 });
+
+Deno.test("usage errors name the help of their command, and only close names are suggested", async (t) => {
+  const table: [string[], RegExp][] = [
+    [["bogus"], /^ateenv: unknown command 'bogus'; see `ateenv --help`\n$/],
+    [["rum"], /\(did you mean run\?\); see `ateenv --help`/],
+    [["exec", "true"], /unknown command 'exec'; use `ateenv run`\n$/],
+    [["ps"], /lists no processes/],
+    [["status"], /missing required argument 'id'; see `ateenv status --help`/],
+    [["status", "--jsn", "x"], /did you mean --json\?\); see `ateenv status --help`/],
+    [["run", "--timeout", "3", "true"], /500ms.*; see `ateenv run --help`/],
+    [["run", "-it", "--", "bash"], /stdin and a terminal are not passed on; put a file first/],
+    [["run", "-t", "--", "bash"], /not passed on/],
+    [["cp", "--keep-links", "--skip-links", ":a", "b"], /cannot be used with.*`ateenv cp --help`/],
+    [["put", "no-such-file", ":x"], /^ateenv: "no-such-file" does not exist\n$/],
+    [["put", "/", ":x"], /is a directory; copy it with `ateenv cp`/],
+  ];
+  for (const [args, stderr] of table) {
+    await t.step(args.join(" "), async () => {
+      // Nobody listens there: these are told before anything is asked.
+      const result = await runCli(args, { address: "127.0.0.1:9" });
+      assertEquals([result.code, result.stdout], [125, ""]);
+      assert(stderr.test(result.stderr), result.stderr);
+    });
+  }
+});
+
+Deno.test("short options, and a kill of what has finished says so", async () => {
+  await using agent = await startAgentProcess();
+  const { address } = agent;
+  const run = await runCli(["run", "-w", "..", "-e", "A=1", "--", "sh", "-c", 'echo "$A"; pwd'], {
+    address,
+  });
+  assertEquals(run.stdout, `1\n${agent.workspace.replace(/\/[^/]+$/, "")}\n`);
+  const start = async (...argv: string[]) =>
+    (await runCli(["start", "--", ...argv], { address })).stdout.trim();
+  const finished = await start("sh", "-c", "exit 3");
+  assertEquals((await runCli(["wait", finished], { address })).code, 3);
+  const late = await runCli(["kill", finished], { address });
+  assertEquals([late.code, late.stdout], [0, "had already finished, exit code 3\n"]);
+  const running = await start("sleep", "1000");
+  const killed = await runCli(["kill", running], { address });
+  assertEquals([killed.code, killed.stdout], [0, "killed\n"]);
+});
+
+Deno.test("errors say what to do about their cause", async (t) => {
+  const fixtures = new URL("../fixtures/tls/", import.meta.url).pathname;
+  const tls = ["--tls-cert", `${fixtures}server.pem`, "--tls-key", `${fixtures}server.key`];
+  await using off = await startAgentProcess({
+    flags: ["--enable-process=false", "--enable-filesystem=false"],
+  });
+  await using plain = await startAgentProcess();
+  await using secure = await startAgentProcess({ flags: tls });
+  const table: [string, string, string[], RegExp][] = [
+    ["a process that is gone", plain.address, ["status", "x"], /forgotten.*--retain-for/],
+    ["no processes", off.address, ["run", "true"], /switched off.*--enable-process=false/],
+    ["no files", off.address, ["cat", "x"], /switched off.*--enable-filesystem=false/],
+    ["TLS to none", `https://${plain.address}`, ["run", "true"], /no TLS there: use http:\/\//],
+    ["none to TLS", secure.address, ["run", "true"], /if it wants TLS, use https:\/\//],
+  ];
+  for (const [name, address, args, stderr] of table) {
+    await t.step(name, async () => {
+      const result = await runCli(args, { address });
+      assertEquals([result.code, result.stdout], [125, ""]);
+      assert(stderr.test(result.stderr), result.stderr);
+    });
+  }
+});
+
+Deno.test("doctor: what was chosen is no failure, and its file goes wherever it can", async (t) => {
+  await using token = await createTempDir();
+  await Deno.writeTextFile(`${token.path}/token`, "a token\n");
+  const sh = (await which("sh"))!;
+  const table: [string, string[], string[], Record<string, RegExp>, boolean][] = [
+    ["no processes", ["--enable-process=false"], [], {
+      process: /^off .*--enable-process=false/,
+      files: /^ok .*\.ateenv-doctor, which stays/,
+    }, true],
+    ["no files", ["--enable-filesystem=false"], [], {
+      process: /^ok /,
+      files: /^off .*--enable-filesystem=false/,
+    }, false],
+    ["only some programs", [`--allow-run=${sh},${await which("cat")},${await which("grep")}`], [], {
+      process: /^ok .*limited by the agent's --allow-run/,
+      files: /^ok wrote and read a file$/,
+    }, false],
+    ["a token for nothing", [], ["--token-file", `${token.path}/token`], {
+      auth: /^ok no token is needed/,
+    }, false],
+  ];
+  for (const [name, flags, options, expected, isLeft] of table) {
+    await t.step(name, async () => {
+      await using agent = await startAgentProcess({ flags });
+      const result = await runCli(["doctor", "--json", ...options], { address: agent.address });
+      assertEquals(result.code, 0, result.stdout);
+      const { checks } = JSON.parse(result.stdout);
+      for (const [name, pattern] of Object.entries(expected)) {
+        const { verdict, detail } = checks.find(({ check }: { check: string }) => check === name);
+        assert(pattern.test(`${verdict} ${detail}`), result.stdout);
+      }
+      const names = (await Array.fromAsync(Deno.readDir(agent.workspace))).map(({ name }) => name);
+      assertEquals(names, isLeft ? [".ateenv-doctor"] : []);
+    });
+  }
+});
+
+Deno.test("an outage is told at once, a cut that is bridged is not", async () => {
+  await using agent = await startAgentProcess();
+  await using proxy = startFaultProxy(agent.address);
+  const outage = Promise.withResolvers<void>();
+  let lines = "";
+  const running = runCli(
+    ["run", "--", "sh", "-c", "mkfifo go; echo up; read line <go; echo $line"],
+    {
+      address: proxy.address,
+      onStdout: (text) => {
+        if (text.includes("up")) {
+          proxy.refuse = true;
+          proxy.cut();
+        }
+      },
+      onStderr: (text) => {
+        lines += text;
+        outage.resolve();
+      },
+    },
+  );
+  await outage.promise;
+  proxy.refuse = false;
+  await Deno.writeTextFile(`${agent.workspace}/go`, "on\n");
+  const result = await running;
+  assertEquals([result.code, result.stdout], [0, "up\non\n"]);
+  assertEquals(lines, "ateenv: connection lost; trying for 60 s\n");
+});
+
+Deno.test("run: an agent that stops is named as what ended the command", async () => {
+  await using agent = await startAgentProcess();
+  const result = await runCli(["run", "--", "sh", "-c", "echo up; exec sleep 1000"], {
+    address: agent.address,
+    onStdout: () => agent.signal("SIGTERM"),
+  });
+  assertEquals([result.code, result.stdout], [143, "up\n"]);
+  assertEquals(result.stderr, "ateenv: the agent is shutting down, which ends all commands\n");
+});
+
+async function which(program: string): Promise<string | undefined> {
+  const { stdout } = await new Deno.Command("sh", { args: ["-c", `command -v ${program}`] })
+    .output();
+  return new TextDecoder().decode(stdout).trim() || undefined;
+}

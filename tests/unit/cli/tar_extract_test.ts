@@ -6,7 +6,7 @@ import { extractTar } from "../../../src/cli/tar_extract.ts";
 import { packDirectory } from "../../../src/cli/tar_pack.ts";
 import { createTempDir } from "../../helpers/state_dir.ts";
 
-const STRICT = { skipLinksOut: false };
+const STRICT = { linksOut: "refuse" } as const;
 
 type Entry = [
   name: string,
@@ -116,10 +116,39 @@ Deno.test("links out are left out on request, and counted", async () => {
   const result = await extractTar(
     await archiveOf([["python", "symlink", "/usr/bin/python3"], ["a", "file", "x"]]),
     `${dir.path}/to`,
-    { skipLinksOut: true },
+    { linksOut: "skip" },
   );
   assertEquals(result, { files: 1, special: 0, linksOut: 1 });
   assertEquals(await listing(`${dir.path}/to`), ["/a = x"]);
+});
+
+Deno.test("links out are kept on request, as links, and nothing goes through them", async () => {
+  await using dir = await createTempDir();
+  await Deno.mkdir(`${dir.path}/outside`);
+  await Deno.writeTextFile(`${dir.path}/outside/secret`, "secret");
+  const links: Entry[] = [
+    ["python", "symlink", "/usr/bin/python3"],
+    ["out", "symlink", "../outside"],
+    ["a", "file", "x"],
+  ];
+  const extract = async (entries: readonly Entry[], to = "to") =>
+    await extractTar(await archiveOf(entries), `${dir.path}/${to}`, { linksOut: "keep" });
+  const expected = ["/a = x", "/out -> ../outside", "/python -> /usr/bin/python3"];
+  // Once more into what is there: a link is replaced, not followed.
+  for (let times = 0; times < 2; times++) {
+    assertEquals(await extract(links), { files: 3, special: 0, linksOut: 0 });
+    assertEquals(await listing(`${dir.path}/to`), expected);
+  }
+  // Through a link that an earlier copy has left.
+  await assertRejects(() => extract([["out/", "directory"], ["out/evil", "file", "x"]]), CliError);
+  for (const [what, entries] of Object.entries(HOSTILE)) {
+    await extract(entries, what.replaceAll(" ", "-")).catch((error) => {
+      if (!(error instanceof CliError)) throw error;
+    });
+    assertEquals(await listing(`${dir.path}/outside`), ["/secret = secret"], what);
+  }
+  const names = (await Array.fromAsync(Deno.readDir(dir.path))).map(({ name }) => name);
+  assert(!names.includes("evil"));
 });
 
 Deno.test("pipes and devices are left out, and counted", async () => {

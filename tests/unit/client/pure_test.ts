@@ -81,6 +81,21 @@ Deno.test("without progress there is an end, with progress there is none", PURE,
 });
 
 Deno.test(
+  "an outage is the second failure in a row, told once, with the time that is left",
+  PURE,
+  async () => {
+    const ports = fakePorts(1);
+    const told: number[] = [];
+    const retry = new Retry({ ...POLICY, onOutage: (_, leftMs) => void told.push(leftMs) }, ports);
+    await retry.pauseAfter(unavailable, undefined);
+    retry.progress();
+    for (let count = 0; count < 4; count++) await retry.pauseAfter(unavailable, undefined);
+    // After a first pause of 100 ms.
+    assertEquals(told, [POLICY.giveUpAfterMs - 100]);
+  },
+);
+
+Deno.test(
   "no retry: for 0, for definite kinds, for foreign errors, after an abort",
   PURE,
   async () => {
