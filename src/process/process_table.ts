@@ -1,6 +1,7 @@
 // All processes: started, looked up, read, killed, discarded.
 // Must not import gRPC; bytes, files and trees are the business of others.
 import { AgentError, cancelledError, fromOsError } from "../errors.ts";
+import { bytesPerStream } from "../limits.ts";
 import { followOutputs, type OutputPiece } from "../spool/mod.ts";
 import { raceAbort } from "./abort.ts";
 import { CountedOutputs } from "./counted_outputs.ts";
@@ -132,7 +133,15 @@ export class ProcessTable implements AsyncDisposable {
       throw new AgentError("invalid-argument", "offsets cannot be negative");
     }
     const { spool } = this.#parts.register.lookUp(processId);
-    const pieces = followOutputs({ spool, stdoutOffset, stderrOffset, follow, signal });
+    const maxPieceBytes = bytesPerStream(this.#streams + 1);
+    const pieces = followOutputs({
+      spool,
+      stdoutOffset,
+      stderrOffset,
+      follow,
+      signal,
+      maxPieceBytes,
+    });
     this.#streams++;
     return new CountedOutputs(pieces, () => this.#streams--);
   }

@@ -11,6 +11,7 @@ import type {
   ServerDuplexStream,
 } from "@grpc/grpc-js";
 import { type AgentError, cancelledError } from "../errors.ts";
+import { bytesPerStream } from "../limits.ts";
 import { callOf } from "./call_gate.ts";
 import type { Cleanup, ServerCall } from "./server_call.ts";
 import { statusOf } from "./status_answer.ts";
@@ -40,8 +41,8 @@ export interface CallContext {
   onUnanswered(cleanup: Cleanup): void;
 }
 
-/** Most bytes of messages handed to HTTP/2 and not taken by it yet, per call. */
-const MAX_UNSENT_BYTES = 1024 * 1024;
+/** Calls with messages that were handed to HTTP/2 and not taken by it yet: they share what that may cost. */
+let unsentCalls = 0;
 /** What a message counts at least: bounds the number of small ones. */
 const MIN_WEIGHT_BYTES = 16 * 1024;
 
@@ -110,7 +111,7 @@ export function clientStreaming<Q, A>(
 
 /**
  * A method with one request and a stream of answers. `weigh` gives the bytes of a message: no more are
- * produced while {@linkcode MAX_UNSENT_BYTES} wait for the client.
+ * produced while {@linkcode bytesPerStream} wait for the client.
  */
 export function serverStreaming<Q, A>(
   handle: (request: Q, context: CallContext) => AsyncIterable<A>,
@@ -159,7 +160,15 @@ async function sendAll<A>(
   const { signal } = call;
   let ended = false;
   let unsentBytes = 0;
+  let counted = false;
   let wake: (() => void) | undefined;
+  const count = (isUnsent: boolean) => {
+    if (isUnsent === counted) return;
+    counted = isUnsent;
+    unsentCalls += isUnsent ? 1 : -1;
+  };
+  // What is not sent by then never is, and nobody says so of each message.
+  call.onUnanswered(() => count(false));
   const end = (error?: unknown) => {
     if (ended) return;
     ended = true;
@@ -176,12 +185,14 @@ async function sendAll<A>(
     for await (const message of produce()) {
       if (signal.aborted) break;
       const bytes = Math.max(weigh(message), MIN_WEIGHT_BYTES);
+      count(true);
       unsentBytes += bytes;
       sink.write(message, () => {
         unsentBytes -= bytes;
+        if (unsentBytes === 0) count(false);
         wake?.();
       });
-      while (unsentBytes > MAX_UNSENT_BYTES && !signal.aborted) {
+      while (unsentBytes > bytesPerStream(unsentCalls) && !signal.aborted) {
         await new Promise<void>((resolve) => wake = resolve);
         wake = undefined;
       }
