@@ -51,6 +51,22 @@ async function moduleGraph(): Promise<{ files: string[]; packages: Set<string> }
   return { files, packages };
 }
 
+/** The package's README: the documentation of the module, whose example is run by the tests. */
+async function readme({ name, version }: DenoConfig): Promise<string> {
+  const source = await Deno.readTextFile(`${ROOT}src/mod.ts`);
+  const comment = /\/\*\*\n(.*?)\n \* @module/s.exec(source)?.[1];
+  if (comment === undefined) throw new Error("src/mod.ts has no documentation of the module");
+  const text = comment.split("\n").map((line) => line.replace(/^ \* ?/, "")).join("\n").trim();
+  return `# ${name}
+
+${text}
+
+Runs on Node 20.10 and newer (\`await using\` needs Node 24 or a compiler, as TypeScript 5.2; otherwise call
+\`client.close()\`). Without an address it takes that of the variable ATEENV_ADDRESS, or 127.0.0.1:8080. Version
+${version} fits agents of the same minor version.
+`;
+}
+
 async function removeTree(path: string): Promise<void> {
   await Deno.remove(path, { recursive: true }).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
@@ -119,6 +135,7 @@ await Deno.writeTextFile(
 await run("npm", ["install", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], WORK);
 await run("node_modules/.bin/tsc", ["-p", "."], WORK);
 await Deno.writeTextFile(`${OUT}/package.json`, JSON.stringify(manifest, null, 2) + "\n");
+await Deno.writeTextFile(`${OUT}/README.md`, await readme(config));
 await Deno.copyFile(`${ROOT}LICENSE`, `${OUT}/LICENSE`);
 await removeTree(WORK);
 console.log(`dist/npm: ${config.name} ${config.version}, ${files.length} modules`);

@@ -1,6 +1,8 @@
 // Quickstart: a file up, a command, its output and exit code, a file down.
 //
 //   ATEENV_ADDRESS=127.0.0.1:8080 deno run --allow-net --allow-env tests/examples/quickstart.ts
+//
+// From another directory: with `--config CLONE/deno.json`, which names the libraries.
 import { connect } from "../../src/mod.ts";
 
 await using client = await connect();

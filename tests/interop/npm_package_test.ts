@@ -1,6 +1,6 @@
 // The npm package of the client: built, installed as a user would, type-checked and run by Node.
 // Needs node and npm; not part of `deno task test`.
-import { assertEquals } from "@std/assert";
+import { assert, assertEquals } from "@std/assert";
 import { startAgentProcess } from "../helpers/agent_process.ts";
 import { createTempDir } from "../helpers/state_dir.ts";
 
@@ -62,6 +62,11 @@ Deno.test("the npm package runs on Node, with types", async () => {
   await run("node_modules/.bin/tsc", [
     ...["--strict", "--target", "es2022", "--module", "nodenext", "--skipLibCheck", "main.ts"],
   ], dir.path);
+  const readme = await Deno.readTextFile(`${dir.path}/node_modules/@ateenv/ateenvd/README.md`);
+  assert(
+    /^# @ateenv\/ateenvd\n.*import \{ connect \} from "@ateenv\/ateenvd"/s.test(readme),
+    readme,
+  );
   await using agent = await startAgentProcess();
   const output = await run("node", ["main.js"], dir.path, { ATEENV_ADDRESS: agent.address });
   const { health, ...rest } = JSON.parse(output);
