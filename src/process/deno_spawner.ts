@@ -1,6 +1,8 @@
 // The only user of Deno.Command: leaders with their pipes, and the two helpers of a kill.
 // Must not know records, spools or trees.
+import { systemClock } from "../clock.ts";
 import { AgentError, type ErrorKind, osErrorCode } from "../errors.ts";
+import { Deadline } from "./deadline.ts";
 import type { ExitReport } from "./process_info.ts";
 import type { CannotRun, SpawnedChild, Spawner, SpawnRequest } from "./spawner.ts";
 
@@ -29,7 +31,7 @@ export function createDenoSpawner(runAs?: RunAs): Spawner {
           // A child that was being started while the agent (or anyone) had this file open for writing
           // holds that descriptor until its own exec: the kernel then says ETXTBSY, and gives no event.
           if (osErrorCode(error) === "ETXTBSY" && pauseMs !== undefined) {
-            await new Promise((resolve) => setTimeout(resolve, pauseMs));
+            await new Deadline(systemClock, pauseMs).passed;
             continue;
           }
           return judge(error, request, start);

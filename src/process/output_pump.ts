@@ -1,5 +1,7 @@
 // From a child's pipe into a spool: the only place where a child's bytes pass through.
 // Must not look at the bytes, nor know files or readers.
+import { type Clock, systemClock } from "../clock.ts";
+import { Deadline } from "./deadline.ts";
 
 /** Takes over the chunks; a promise asks to wait before the next one. */
 export interface OutputSink {
@@ -25,10 +27,16 @@ export class OutputPump {
   readonly ended: Promise<void>;
   readonly #reader: ReadableStreamBYOBReader;
   readonly #sink: OutputSink;
+  readonly #clock: Clock;
   #error: unknown;
 
   /** Starts at once. The pipe is read whether or not anybody reads the spool. */
-  constructor(pipe: ReadableStream<Uint8Array<ArrayBuffer>>, sink: OutputSink) {
+  constructor(
+    pipe: ReadableStream<Uint8Array<ArrayBuffer>>,
+    sink: OutputSink,
+    clock: Clock = systemClock,
+  ) {
+    this.#clock = clock;
     this.#reader = pipe.getReader({ mode: "byob" });
     this.#sink = sink;
     this.ended = this.#run();
@@ -62,11 +70,11 @@ export class OutputPump {
           buffer = new Uint8Array(value.buffer);
         }
         if (behind !== undefined) await behind;
-        const isBurst = performance.now() - readAtMs < BURST_MS;
+        const isBurst = this.#clock.nowMs() - readAtMs < BURST_MS;
         if (isBurst && value.byteLength < SMALL_BYTES) {
-          await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+          await new Deadline(this.#clock, PAUSE_MS).passed;
         }
-        readAtMs = performance.now();
+        readAtMs = this.#clock.nowMs();
       }
     } catch (error) {
       this.#error = error;
