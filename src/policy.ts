@@ -9,7 +9,7 @@ import { createDenoSpawner } from "./process/deno_spawner.ts";
 import { openProcessKiller } from "./process/kill/process_killer.ts";
 import { isCannotRun } from "./process/spawner.ts";
 import { MARKER_NAME } from "./process/start_request.ts";
-import { openStateDir } from "./process/state_dir.ts";
+import { openStateDir, StateDirInUse } from "./process/state_dir.ts";
 import { VERSION } from "./version.ts";
 import { Workspace } from "./workspace/workspace.ts";
 
@@ -127,11 +127,10 @@ function checkStateDir(config: AgentConfig, log: Logger, report: Report): void {
     openStateDir({ path: config.stateDir, isShared: config.isStateShared, log })[Symbol.dispose]();
     report.tested.push(`the state directory ${config.stateDir} can be used`);
   } catch (error) {
-    const message = describe(error);
     // Next to a running agent, which has it: that is no contradiction.
-    if (message.endsWith("is in use by another agent")) {
+    if (error instanceof StateDirInUse) {
       report.tested.push(`the state directory ${config.stateDir} is in use by an agent`);
-    } else report.contradictions.push(message);
+    } else report.contradictions.push(describe(error));
   }
 }
 

@@ -6,6 +6,13 @@ import type { Logger } from "../log.ts";
 /** Version of everything below the state directory. Another one is refused, never deleted. */
 const FORMAT = "1\n";
 
+/** Another agent has the state directory; the message names it. */
+export class StateDirInUse extends AgentError {
+  constructor(message: string) {
+    super("failed-precondition", message);
+  }
+}
+
 /** Options of {@linkcode openStateDir}. */
 export interface StateDirOptions {
   /** Absolute path of an existing directory. */
@@ -42,6 +49,7 @@ export class StateDir implements Disposable {
 
 /**
  * Checks, locks and prepares the state directory.
+ * @throws StateDirInUse when another agent has it
  * @throws AgentError `failed-precondition` when it is not ours to use, `internal` or a kind of the OS
  */
 export function openStateDir({ path, isShared, log }: StateDirOptions): StateDir {
@@ -95,10 +103,9 @@ function lockDirectory(path: string): Deno.FsFile {
   }
   file.close();
   const pid = /^\d+/.exec(readHolder(path))?.[0];
-  throw refusal(
-    path,
-    `is in use by another agent${pid === undefined ? "" : ` (pid ${pid})`}; stop that one, ` +
-      "or give another --state-dir",
+  throw new StateDirInUse(
+    `cannot use state directory "${path}": it is in use by another agent` +
+      `${pid === undefined ? "" : ` (pid ${pid})`}; stop that one, or give another --state-dir`,
   );
 }
 
