@@ -8,10 +8,13 @@ import { createTempDir } from "../helpers/state_dir.ts";
 const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
 
 async function run(program: string, args: string[], cwd: string, env: Record<string, string>) {
+  // `deno task` keeps the INIT_CWD of a task around it, such as the one that runs these tests.
+  const { INIT_CWD: _, ...inherited } = Deno.env.toObject();
   const { code, stdout, stderr } = await new Deno.Command(program, {
     args,
     cwd,
-    env,
+    clearEnv: true,
+    env: { ...inherited, ...env },
     stdin: "null",
   }).output();
   const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
