@@ -11,6 +11,7 @@ import { fullDisk } from "./scenarios/full_disk.ts";
 import { fuzz } from "./scenarios/fuzz.ts";
 import { http2Guard } from "./scenarios/http2_guard.ts";
 import { killStorms } from "./scenarios/kill_storms.ts";
+import { kills } from "./scenarios/kills.ts";
 import { manyProcesses } from "./scenarios/many_processes.ts";
 import { mixedLoad } from "./scenarios/mixed_load.ts";
 import { vanishing } from "./scenarios/vanishing.ts";
@@ -22,6 +23,7 @@ const SCENARIOS: readonly Scenario[] = [
   bigFiles,
   followers,
   killStorms,
+  kills,
   descriptors,
   fullDisk,
   http2Guard,
