@@ -3,6 +3,7 @@ import { assert, assertEquals } from "@std/assert";
 import { createHash } from "node:crypto";
 import { packTar } from "modern-tar";
 import { startAgentProcess } from "../helpers/agent_process.ts";
+import { runInProcess } from "../helpers/cli_app.ts";
 import { hasTerminal, openTerminal, runCli, spawnCli } from "../helpers/cli_process.ts";
 import { startFaultProxy } from "../helpers/fault_proxy.ts";
 import { createTempDir } from "../helpers/state_dir.ts";
@@ -90,25 +91,29 @@ Deno.test("cp: a link that is replaced stays a link; a device is written to", as
 Deno.test("cp: what cannot be copied leaves no local file, and the old one as it was", async (t) => {
   await using agent = await startAgentProcess();
   await using dir = await createTempDir();
-  const options = { address: agent.address, cwd: dir.path };
+  const here = (name: string) => `${dir.path}/${name}`;
   await Deno.writeTextFile(`${dir.path}/old`, "old");
   const before = await listing(dir.path);
   const table: [string, string[], RegExp][] = [
-    ["missing in the sandbox", ["cp", ":nope", "new"], /":nope" does not exist in the sandbox/],
-    ["over an old one", ["cp", ":nope", "old"], /":nope"/],
-    ["missing here", ["cp", "nope", ":x"], /"nope" does not exist/],
-    ["a directory over a file", ["cp", ":.", "old"], /cannot copy a directory over/],
-    ["out of the workspace", ["cp", ":/etc/hostname", "new"], /outside/],
-    ["no parent here", ["cp", ":f", "no/where"], /"no"/],
+    [
+      "missing in the sandbox",
+      ["cp", ":nope", here("new")],
+      /":nope" does not exist in the sandbox/,
+    ],
+    ["over an old one", ["cp", ":nope", here("old")], /":nope"/],
+    ["missing here", ["cp", here("nope"), ":x"], /nope" does not exist/],
+    ["a directory over a file", ["cp", ":.", here("old")], /cannot copy a directory over/],
+    ["out of the workspace", ["cp", ":/etc/hostname", here("new")], /outside/],
+    ["no parent here", ["cp", ":f", here("no/where")], /no"/],
     ["no colon", ["cp", "a", "b"], /colon/],
     ["two colons", ["cp", ":a", ":b"], /colon/],
     ["cat of nothing", ["cat", "nope"], /"nope" not found/],
-    ["put of nothing", ["put", "nope", "x"], /"nope" does not exist/],
+    ["put of nothing", ["put", here("nope"), "x"], /nope" does not exist/],
   ];
   await Deno.writeTextFile(`${agent.workspace}/f`, "f");
   for (const [name, args, stderr] of table) {
     await t.step(name, async () => {
-      const result = await runCli(args, options);
+      const result = await runInProcess(args, { address: agent.address });
       assertEquals(result.code, 125);
       assert(stderr.test(result.stderr), result.stderr);
       assertEquals(result.stderr.trimEnd().split("\n").length, 1, result.stderr);
@@ -155,21 +160,21 @@ Deno.test("cp: a directory goes into one that exists by its name, with `/.` its 
   await using agent = await startAgentProcess();
   await using dir = await createTempDir();
   const cp = async (from: string, to: string) => {
-    const result = await runCli(["cp", from, to], { address: agent.address, cwd: dir.path });
+    const result = await runInProcess(["cp", from, to], { address: agent.address });
     assertEquals([result.code, result.stderr], [0, ""]);
   };
   await Deno.mkdir(`${dir.path}/repo/sub`, { recursive: true });
   await Deno.writeTextFile(`${dir.path}/repo/sub/file`, "content");
   await Deno.mkdir(`${dir.path}/here`);
   const expected = await listing(`${dir.path}/repo`);
-  await cp("./repo", ":repo");
-  await cp("./repo/.", ":repo");
+  await cp(`${dir.path}/repo`, ":repo");
+  await cp(`${dir.path}/repo/.`, ":repo");
   assertEquals(await listing(`${agent.workspace}/repo`), expected);
-  await cp("./repo", ":repo");
+  await cp(`${dir.path}/repo`, ":repo");
   assertEquals(await listing(`${agent.workspace}/repo/repo`), expected);
-  await cp(":repo/repo/.", "here");
+  await cp(":repo/repo/.", `${dir.path}/here`);
   assertEquals(await listing(`${dir.path}/here`), expected);
-  await cp(":repo/repo", "here");
+  await cp(":repo/repo", `${dir.path}/here`);
   assertEquals(await listing(`${dir.path}/here/repo`), expected);
 });
 
@@ -261,17 +266,18 @@ Deno.test("cp: a hostile tar in the sandbox writes nothing outside", async (t) =
 Deno.test("cp: without processes, single files are copied, and it says so", async () => {
   await using agent = await startAgentProcess({ flags: ["--enable-process", "false"] });
   await using dir = await createTempDir();
-  const options = { address: agent.address, cwd: dir.path };
+  const cp = (from: string, to: string) =>
+    runInProcess(["cp", from, to], { address: agent.address });
   await Deno.writeTextFile(`${dir.path}/f`, "content");
-  const up = await runCli(["cp", "f", ":g"], options);
+  const up = await cp(`${dir.path}/f`, ":g");
   assertEquals(up.code, 0);
   assert(/single file/.test(up.stderr), up.stderr);
-  const down = await runCli(["cp", ":g", "back"], options);
+  const down = await cp(":g", `${dir.path}/back`);
   assertEquals(down.code, 0);
   assert(/single file/.test(down.stderr), down.stderr);
   assertEquals(await Deno.readTextFile(`${dir.path}/back`), "content");
   await Deno.mkdir(`${dir.path}/d`);
-  const directory = await runCli(["cp", "d", ":d"], options);
+  const directory = await cp(`${dir.path}/d`, ":d");
   assertEquals(directory.code, 125);
   assert(/cannot copy directories.*one by one/.test(directory.stderr), directory.stderr);
 });
