@@ -82,6 +82,7 @@ export async function uploadDirectory(
   const size = await measureDirectory(local);
   // Processes have no stdin: the archive has to be a file for a moment.
   const archive = `.ateenv-cp-${crypto.randomUUID()}.tar`;
+  session.lastWords = `${archive} may stay in the sandbox: ateenv run -- rm -f ${archive}`;
   try {
     {
       using progress = openProgress(io.stderr, baseName(local) || local, size.bytes);

@@ -12,14 +12,14 @@ Examples:
   ateenv cp :repo/build/report.html .
   id=$(ateenv start -- make test); ateenv logs -f $id; ateenv wait $id
 
-Exit codes: those of the command for run and wait; 124 timeout, 125 failure of ateenv itself,
-130 Ctrl-C.`;
+Exit codes: those of the command for run and wait; 124 timeout, 125 failure of
+ateenv itself, 130 Ctrl-C.`;
 
 /** `ateenv run --help` */
 export const RUN_HELP = `
-Ctrl-C kills the command with all of its descendants; a second one leaves it running. Standard input and
-a terminal are not passed on: put a file first. With --json the output is still the command's own, as it
-is; only failures of ateenv are JSON.
+Ctrl-C kills the command with all of its descendants; a second one leaves it
+running. Standard input and a terminal are not passed on: put a file first. With
+--json the output is still the command's own; only failures of ateenv are JSON.
 
 Examples:
   ateenv run -- python3 -c 'print(6 * 7)'
@@ -43,10 +43,10 @@ Example:
 
 /** `ateenv cp --help` */
 export const COPY_HELP = `
-Like cp -r: a directory goes into one that exists, as repo/repo; ./repo/. copies the contents into it.
-Permission bits are kept. Directories need tar and stat in the sandbox. Copied files replace others whole
-or not at all. A download with a link that leads out of its directory fails, unless one of the two options
-says what to do with those.
+Like cp -r: into an existing directory ./repo goes as repo/repo; ./repo/. copies
+the contents into it. Permission bits are kept. Directories need tar and stat in
+the sandbox. Copied files replace others whole or not at all. A download with a
+link that leads out of its directory fails, unless an option says what to do.
 
 Examples:
   ateenv cp ./repo :repo

@@ -35,11 +35,27 @@ export async function statLocal(path: string): Promise<Deno.FileInfo | undefined
 /** An error of the local file system, with the path that it is about. */
 export function localError(what: string, path: string, error: unknown): CliError {
   if (error instanceof CliError) return error;
-  const reason = error instanceof Error ? error.message : String(error);
-  return new CliError(`cannot ${what} ${JSON.stringify(path)}: ${reason}`, {
+  return new CliError(`cannot ${what} ${JSON.stringify(path)}: ${toReason(error)}`, {
     kind: "local",
     cause: error,
   });
+}
+
+function toReason(error: unknown): string {
+  if (error instanceof Deno.errors.NotFound) return "it does not exist";
+  if (error instanceof Deno.errors.PermissionDenied) return "permission denied";
+  const message = error instanceof Error ? error.message : String(error);
+  // Deno appends the system call with its path, which is said already.
+  return message.replace(/ \(os error \d+\)(: .*)?$/s, "");
+}
+
+/** A small text file that an option names. @throws {CliError} */
+export async function readLocalText(what: string, path: string): Promise<string> {
+  try {
+    return await Deno.readTextFile(path);
+  } catch (error) {
+    throw localError(`read the ${what}`, path, error);
+  }
 }
 
 /**

@@ -25,6 +25,9 @@ const LAST_BYTES_MS = 2_000;
 /** How long to ask an agent whether it is why a command has ended. */
 const HEALTH_MS = 500;
 
+/** The exit code of a program that there is none of. */
+const NOT_FOUND = 127;
+
 /** Why a command is ended before its time. The first reason wins. */
 type Ending = "interrupted" | "timed out" | "output closed";
 
@@ -77,6 +80,9 @@ export async function run(
       const state = await process.wait({ signal: io.interrupt });
       if (state.status === "terminated" && await isShuttingDown(client)) {
         await session.note("the agent is shutting down, which ends all commands");
+      }
+      if (state.exitCode === NOT_FOUND && argv.length === 1 && /\s/.test(argv[0]!)) {
+        await session.note(`that is one word; for a line of shell: ateenv run -- sh -c '...'`);
       }
       return state.exitCode;
     }

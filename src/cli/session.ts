@@ -4,6 +4,7 @@ import type { AteenvClient } from "../client/client.ts";
 import { connect, DEFAULT_ADDRESS } from "../client/connect.ts";
 import type { TlsFiles } from "../client/readyz.ts";
 import { CliError } from "./failure.ts";
+import { readLocalText } from "./local_path.ts";
 import { type Stdio, writeText } from "./stdio.ts";
 
 /** Options that every command takes. */
@@ -59,7 +60,9 @@ export class Session {
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       signal: this.io.interrupt,
       retry: { onOutage: (_, leftMs) => this.#tellOutage(leftMs) },
-      ...(tokenFile === undefined ? {} : { tokenFile }),
+      ...(tokenFile === undefined
+        ? {}
+        : { token: (await readLocalText("token file", tokenFile)).trim() }),
       ...(tls === undefined ? {} : { tls }),
     });
   }
@@ -89,22 +92,16 @@ export class Session {
       throw new CliError("a client certificate needs both --tls-cert and --tls-key");
     }
     if (ca === undefined && cert === undefined) return undefined;
-    const [caPem, certPem, keyPem] = await Promise.all([ca, cert, key].map(readPem));
-    return { ca: caPem, cert: certPem, key: keyPem };
+    const read = async (what: string, path: string | undefined) =>
+      path === undefined ? undefined : await readLocalText(what, path);
+    return {
+      ca: await read("CA file", ca),
+      cert: await read("certificate file", cert),
+      key: await read("key file", key),
+    };
   }
 }
 
 function nonEmpty(text: string | undefined): string | undefined {
   return text === "" ? undefined : text;
-}
-
-async function readPem(path: string | undefined): Promise<string | undefined> {
-  if (path === undefined) return undefined;
-  try {
-    return await Deno.readTextFile(path);
-  } catch (error) {
-    throw new CliError(`cannot read ${JSON.stringify(path)}: ${(error as Error).message}`, {
-      cause: error,
-    });
-  }
 }

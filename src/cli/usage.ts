@@ -21,12 +21,20 @@ const MEANT: Readonly<Record<string, string>> = {
   download: "use `ateenv cp :remote ./local`",
   pull: "use `ateenv cp :remote ./local`",
   get: "use `ateenv cp :remote ./local`, or `ateenv cat`",
+  version: "use `ateenv --version`",
   ping: "use `ateenv health`",
 };
 
 /** The failure of a command line that `command` (the program itself, or a subcommand) does not understand. */
 export function toUsageError(error: CommanderError, command: Command): CliError {
-  if (error.code === "commander.help") return usageError("no command given", command);
+  if (error.code === "commander.help") {
+    // `help WORD` is shown the help of the program, when there is no such command.
+    const [word] = command.args.slice(1);
+    return usageError(
+      word === undefined ? "no command given" : `unknown command '${word}'`,
+      command,
+    );
+  }
   const message = error.message.replace(/^error: /, "");
   const match = /^unknown (?:command|option) '(-*)([^']*)'/.exec(message);
   if (match === null) return usageError(message, command);

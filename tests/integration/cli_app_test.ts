@@ -15,6 +15,7 @@ Deno.test("run: every exit code", async (t) => {
     ["125 of the command itself", ["run", "sh", "-c", "exit 125"], 125, /^$/],
     ["killed", ["run", "sh", "-c", "kill -9 $$"], 137, /^$/],
     ["not found", ["run", "nosuch-program"], 127, /nosuch-program/],
+    ["a line as a word", ["run", "echo hi"], 127, /\nateenv: .*one word.*sh -c/],
     ["not executable", ["run", "/etc/passwd"], 126, /\/etc\/passwd/],
     ["no such directory", ["run", "--cwd", "nowhere", "true"], 125, /^ateenv: .*nowhere.*\n$/],
     ["no command", ["run"], 125, /^ateenv: .*command.*--help.*\n$/],
@@ -123,6 +124,7 @@ Deno.test("help has examples, and every command explains itself", async (t) => {
       const result = await runCli([command, "--help"]);
       assertEquals([result.code, result.stderr], [0, ""]);
       assert(/Examples?:\n {2}.*ateenv/.test(result.stdout), result.stdout);
+      assertEquals(result.stdout.split("\n").filter((line) => line.length > 80), []);
     });
   }
 });
@@ -151,6 +153,13 @@ Deno.test("usage errors name the help of their command, and only close names are
     [["bogus"], /^ateenv: unknown command 'bogus'; see `ateenv --help`\n$/],
     [["rum"], /\(did you mean run\?\); see `ateenv --help`/],
     [["exec", "true"], /unknown command 'exec'; use `ateenv run`\n$/],
+    [["help", "nope"], /^ateenv: unknown command 'nope'; see `ateenv --help`\n$/],
+    [
+      ["--token-file", "/no-such", "run", "true"],
+      /^ateenv: cannot read the token file "\/no-such": it does not exist\n$/,
+    ],
+    [["--tls-ca", "/no-such", "run", "true"], /read the CA file "\/no-such": it does not exist\n$/],
+    [["--tls-ca", "/", "run", "true"], /read the CA file "\/": Is a directory\n$/],
     [["ps"], /lists no processes/],
     [["status"], /missing required argument 'id'; see `ateenv status --help`/],
     [["status", "--jsn", "x"], /did you mean --json\?\); see `ateenv status --help`/],
