@@ -30,6 +30,8 @@ export interface TableParts {
  */
 export async function openTableParts(options: ProcessTableOptions): Promise<TableParts> {
   const { state, clock, log, cgroup } = options;
+  const records = new RecordStore(state.processesPath);
+  const spools = new SpoolStore({ ...options, logger: log });
   const register = new ProcessRegister({ ...options, drop: (entry) => removal.drop(entry) });
   const fifoPath = `${state.path}/fifo`;
   const killer = await openProcessKiller({
@@ -50,8 +52,6 @@ export async function openTableParts(options: ProcessTableOptions): Promise<Tabl
   }
   const background = new BackgroundWork(log);
   const unasked = new UnaskedKills({ ...options, killer, background });
-  const records = new RecordStore(state.processesPath);
-  const spools = new SpoolStore({ ...options, logger: log });
   const removal = new Removal({ register, records, spools, killer, unasked, background });
   return { records, spools, register, killer, unasked, removal, background, thread };
 }
