@@ -22,6 +22,17 @@ let stopping = false;
 /** Longest pause between two operations of a client: a hundred of them are a load, and no siege. */
 const PAUSE_MS = 3_000;
 
+/** When this process last went on after it had stood still, by its clock; 0 if it never did. */
+let wentOnMs = 0;
+const TICK_MS = 500;
+const STOOD_STILL_MS = 3_000;
+let lastTickMs = performance.now();
+const ticking = setInterval(() => {
+  const nowMs = performance.now();
+  if (nowMs - lastTickMs > STOOD_STILL_MS) wentOnMs = nowMs;
+  lastTickMs = nowMs;
+}, TICK_MS);
+
 /** What a client that was stopped for a while finds when it goes on, and a full agent. */
 function isBearable({ code, details }: ServiceError): boolean {
   return code === status.RESOURCE_EXHAUSTED || code === status.UNAVAILABLE ||
@@ -124,6 +135,7 @@ class LoadClient {
     while (!stopping) {
       const name = names[this.#below(names.length)]!;
       await new Promise((resolve) => setTimeout(resolve, this.#below(PAUSE_MS)));
+      const startedMs = performance.now();
       try {
         await this.#operations[name]!();
         done[name] = (done[name] ?? 0) + 1;
@@ -131,6 +143,9 @@ class LoadClient {
         const { code } = error as ServiceError;
         if (code !== undefined && isBearable(error as ServiceError)) {
           refused[status[code]] = (refused[status[code]] ?? 0) + 1;
+        } else if (startedMs < wentOnMs) {
+          // Its deadline passed while it stood still, or the process it had started was forgotten.
+          refused["stood still"] = (refused["stood still"] ?? 0) + 1;
         } else unexpected.push(`${name}: ${error}`);
       }
     }
@@ -167,5 +182,6 @@ const working = Array.from(
 for await (const _ of Deno.stdin.readable);
 stopping = true;
 await Promise.all(working);
+clearInterval(ticking);
 const report: LoadReport = { done, refused, unexpected: unexpected.slice(0, 20) };
 console.log(JSON.stringify(report));
