@@ -121,9 +121,10 @@ function assertOutcomes(counts: Counts[], allowNotFound: boolean): void {
         (allowNotFound && outcome.startsWith("not-found:"));
       assert(isFine, `${outcome}\n${text}`);
     }
-    const ok = (count["ok:inside"] ?? 0) + (count["ok:N"] ?? 0);
-    assert(ok > 0, `a call never succeeded: the race proves nothing\n${text}`);
   }
+  // Which call gets through how often is up to the scheduler.
+  const ok = counts.some((count) => (count["ok:inside"] ?? 0) + (count["ok:N"] ?? 0) > 0);
+  assert(ok, `no call ever succeeded: the race proves nothing\n${text}`);
   const refused = counts.some((count) =>
     Object.keys(count).some((outcome) => outcome.startsWith("permission-denied:access denied"))
   );

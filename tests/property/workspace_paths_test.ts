@@ -114,7 +114,14 @@ Deno.test("among random links, a read gives what the kernel finds, or refuses wh
         }
       }
     }),
-    { numRuns: 80 },
+    {
+      numRuns: 80,
+      // At least one of each kind, whatever chance brings.
+      examples: [[{
+        links: [["", "a", "OUTSIDE/secret"], ["dir1/", "b", "../../outside"]],
+        paths: ["a", "file", "dir1/file", "dir1/b/secret"],
+      }]],
+    },
   );
   assert(reads > 20 && refusals > 0, `too few of a kind: ${reads} reads, ${refusals} refusals`);
 });
