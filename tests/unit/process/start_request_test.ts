@@ -6,9 +6,9 @@ const options = { permissions: "none" } as const;
 
 Deno.test("cwd: the workspace by default, relative below it, absolute as it is", options, () => {
   const cwdOf = (cwd: string) =>
-    parseStartRequest({ command: ["a"], cwd, env: {} }, "/work/space").cwd;
-  assertEquals(cwdOf(""), "/work/space");
-  assertEquals(cwdOf("x/../y"), "/work/space/x/../y");
+    parseStartRequest({ command: ["a"], cwd, env: {} }, "/srv/space").cwd;
+  assertEquals(cwdOf(""), "/srv/space");
+  assertEquals(cwdOf("x/../y"), "/srv/space/x/../y");
   assertEquals(cwdOf("/elsewhere"), "/elsewhere");
 });
 
