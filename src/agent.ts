@@ -22,6 +22,12 @@ const ASSUMED_DESCRIPTORS = 1024;
 /** Part of the grace that is left to connections once the processes are gone, in milliseconds. */
 const CONNECTIONS_GRACE_MS = 1000;
 
+/**
+ * Whoever followed a process to its end asks for its exit code next: so long, in milliseconds, calls are still
+ * taken then. No event tells that a client has no more to ask.
+ */
+const LAST_CALLS_MS = 500;
+
 /** A running agent. */
 export interface Agent extends AsyncDisposable {
   /** Where it listens: "127.0.0.1:8080", "unix:/run/ateenv.sock". */
@@ -122,7 +128,7 @@ export async function createAgent(
     grpc: GRPC_VERSION,
     ...(processes === undefined ? {} : { killReach: processes.killReach, maxProcesses }),
   });
-  return new RunningAgent(addresses, config, server, processes, parts.move());
+  return new RunningAgent(addresses, config, server, processes, clock, parts.move());
 }
 
 class RunningAgent implements Agent {
@@ -130,6 +136,7 @@ class RunningAgent implements Agent {
   readonly #config: AgentConfig;
   readonly #server: AgentServer;
   readonly #processes: ProcessTable | undefined;
+  readonly #clock: Clock;
   readonly #parts: AsyncDisposableStack;
   #stopping = false;
 
@@ -138,12 +145,14 @@ class RunningAgent implements Agent {
     config: AgentConfig,
     server: AgentServer,
     processes: ProcessTable | undefined,
+    clock: Clock,
     parts: AsyncDisposableStack,
   ) {
     this.addresses = addresses;
     this.#config = config;
     this.#server = server;
     this.#processes = processes;
+    this.#clock = clock;
     this.#parts = parts;
   }
 
@@ -159,8 +168,13 @@ class RunningAgent implements Agent {
   async #stop(graceMs: number): Promise<void> {
     this.#server.beginDrain();
     const connectionsMs = Math.min(CONNECTIONS_GRACE_MS, graceMs / 2);
+    const hadFollowers = (this.#processes?.metrics().streams ?? 0) > 0;
     await this.#processes?.shutdown(graceMs - connectionsMs);
-    await this.#server.close(connectionsMs);
+    const lastCallsMs = hadFollowers ? Math.min(LAST_CALLS_MS, connectionsMs / 2) : 0;
+    if (lastCallsMs > 0) {
+      await new Promise<void>((resolve) => this.#clock.setTimer(lastCallsMs, resolve));
+    }
+    await this.#server.close(connectionsMs - lastCallsMs);
     await this.#parts.disposeAsync();
   }
 

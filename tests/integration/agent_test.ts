@@ -36,6 +36,8 @@ Deno.test("agent: shutdown ends followers with the last bytes and leaves no chil
   let rest = "";
   for (let read = await output.read(); !read.done; read = await output.read()) rest += read.value;
   assertEquals(rest, "last\n");
+  // The end of a follow is followed by a question for the exit code, which is still answered.
+  assertEquals((await handle.status()).exitCode, 0);
   await stopped;
   const started = agent.logLines.find((line) => line["msg"] === "process started")!;
   await assertRejects(
