@@ -205,7 +205,23 @@ async function checkRunAs(config: AgentConfig, report: Report): Promise<void> {
     report.contradictions.push(
       `--run-as ${uid}:${gid}: ${describe(error)} (it takes CAP_SETUID and CAP_SETGID)`,
     );
+    return;
   }
+  if (!await canKill(config.runAs!)) {
+    report.contradictions.push(
+      `--run-as ${uid}:${gid}: processes cannot be killed (it takes CAP_KILL)`,
+    );
+  }
+}
+
+/** Tries a kill on a process that ends anyway: when nobody takes its output any more. */
+async function canKill(runAs: NonNullable<AgentConfig["runAs"]>): Promise<boolean> {
+  const command = ["sh", "-c", "while echo; do :; done"];
+  const child = await createDenoSpawner(runAs).spawn({ command, cwd: "/", env: {} });
+  if (isCannotRun(child)) throw new Error(child.reason);
+  child.signal("SIGKILL");
+  await Promise.all([child.stdout.cancel(), child.stderr.cancel()]);
+  return (await child.exit).signal === "SIGKILL";
 }
 
 /** @throws what the spawner throws, and an Error where the program cannot be run */

@@ -125,3 +125,24 @@ Deno.test({
     assert(/--run-as 1000:1000: .*CAP_SETUID/.test(stdout), stdout);
   },
 });
+
+Deno.test({
+  name: "--check-policy: --run-as without the capability to kill what it starts",
+  ignore: Deno.uid() !== 0,
+  async fn() {
+    await using dir = await createTempDir();
+    const { path } = dir;
+    await Deno.chmod(path, 0o755);
+    const start = new URL("../../src/start.sh", import.meta.url).pathname;
+    const check = (drop: string) =>
+      run([
+        ...["capsh", `--drop=${drop}`, "--shell=/bin/sh", "--", start, "--workspace", `${path}/ws`],
+        ...["--state-dir", `${path}/state`, "--run-as", "1000", "--auth", "none", "--check-policy"],
+      ]);
+    const without = await check("cap_kill");
+    assertEquals(without.code, 1, without.stdout + without.stderr);
+    assert(/--run-as 1000:1000: .*CAP_KILL/.test(without.stdout), without.stdout);
+    const able = await check("cap_net_raw");
+    assertEquals(able.code, 0, able.stdout + able.stderr);
+  },
+});
