@@ -9,6 +9,7 @@ import { createDenoSpawner } from "./process/deno_spawner.ts";
 import { openProcessKiller } from "./process/kill/process_killer.ts";
 import { isCannotRun } from "./process/spawner.ts";
 import { MARKER_NAME } from "./process/start_request.ts";
+import { requireRunAs } from "./process/run_as.ts";
 import { openStateDir, StateDirInUse } from "./process/state_dir.ts";
 import { VERSION } from "./version.ts";
 import { Workspace } from "./workspace/workspace.ts";
@@ -198,30 +199,13 @@ async function checkRunAs(config: AgentConfig, report: Report): Promise<void> {
     return;
   }
   try {
+    await requireRunAs(createDenoSpawner(config.runAs), config.runAs!, config.allowRun);
     const code = await exitCodeOf(["sh", "-c", "test -w ."], config.runAs, config.workspace);
     if (code === 0) report.tested.push(`a process runs as ${uid}:${gid} and can write here`);
     else report.tested.push(`a process runs as ${uid}:${gid}, and cannot write to the workspace`);
   } catch (error) {
-    report.contradictions.push(
-      `--run-as ${uid}:${gid}: ${describe(error)} (it takes CAP_SETUID and CAP_SETGID)`,
-    );
-    return;
+    report.contradictions.push(describe(error));
   }
-  if (!await canKill(config.runAs!)) {
-    report.contradictions.push(
-      `--run-as ${uid}:${gid}: processes cannot be killed (it takes CAP_KILL)`,
-    );
-  }
-}
-
-/** Tries a kill on a process that ends anyway: when nobody takes its output any more. */
-async function canKill(runAs: NonNullable<AgentConfig["runAs"]>): Promise<boolean> {
-  const command = ["sh", "-c", "while echo; do :; done"];
-  const child = await createDenoSpawner(runAs).spawn({ command, cwd: "/", env: {} });
-  if (isCannotRun(child)) throw new Error(child.reason);
-  child.signal("SIGKILL");
-  await Promise.all([child.stdout.cancel(), child.stderr.cancel()]);
-  return (await child.exit).signal === "SIGKILL";
 }
 
 /** @throws what the spawner throws, and an Error where the program cannot be run */

@@ -53,4 +53,17 @@ export async function requireRunAs(
   if (isOther(uids!, uid) || isOther(gids!, gid)) {
     throw refusal(`children are ${uids!.join(",")}:${gids!.join(",")}`);
   }
+  const victim = await attempt(["sh", "-c", ENDLESS]);
+  if (victim !== undefined && !await isKillable(victim)) {
+    throw refusal("it takes CAP_KILL to end them, and the agent does not have it");
+  }
+}
+
+/** Ends by itself once nobody takes its output any more. */
+const ENDLESS = "while echo; do :; done";
+
+async function isKillable(victim: SpawnedChild): Promise<boolean> {
+  victim.signal("SIGKILL");
+  await Promise.all([victim.stdout.cancel(), victim.stderr.cancel()]);
+  return (await victim.exit).signal === "SIGKILL";
 }

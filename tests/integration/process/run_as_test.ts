@@ -111,7 +111,8 @@ Deno.test({
 });
 
 Deno.test({
-  name: "--run-as without CAP_SETUID or CAP_SETGID is refused at the start, which says so",
+  name:
+    "--run-as without CAP_SETUID, CAP_SETGID or CAP_KILL is refused at the start, which says so",
   ignore,
   async fn() {
     const modules = ["deno_spawner", "run_as"].map((name) =>
@@ -124,13 +125,21 @@ Deno.test({
         await requireRunAs(createDenoSpawner(runAs), runAs, programs)
           .then(() => console.log("taken"), (error) => console.log(error.kind + ": " + error.message));
       }`;
-    for (const missing of ["setuid", "setgid"]) {
+    const refusal = "failed-precondition: cannot use --run-as 54321:54322: it takes";
+    const notBoth = `${refusal} CAP_SETUID and CAP_SETGID, and the agent does not have them\n`;
+    // Where no shell may be run, there is nothing to try a kill on.
+    const noKill = `${refusal} CAP_KILL to end them, and the agent does not have it\ntaken\n`;
+    for (
+      const [missing, expected] of [
+        ["setuid", notBoth + notBoth],
+        ["setgid", notBoth + notBoth],
+        ["kill", noKill],
+      ] as const
+    ) {
       const { stdout } = await new Deno.Command("setpriv", {
         args: [`--bounding-set=-${missing}`, Deno.execPath(), "eval", code],
       }).output();
-      const line = "failed-precondition: cannot use --run-as 54321:54322: " +
-        "it takes CAP_SETUID and CAP_SETGID, and the agent does not have them\n";
-      assertEquals(new TextDecoder().decode(stdout), line + line);
+      assertEquals(new TextDecoder().decode(stdout), expected);
     }
   },
 });
