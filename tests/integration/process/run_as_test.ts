@@ -127,13 +127,12 @@ Deno.test({
       }`;
     const refusal = "failed-precondition: cannot use --run-as 54321:54322: it takes";
     const notBoth = `${refusal} CAP_SETUID and CAP_SETGID, and the agent does not have them\n`;
-    // Where no shell may be run, there is nothing to try a kill on.
-    const noKill = `${refusal} CAP_KILL to end them, and the agent does not have it\ntaken\n`;
+    const noKill = `${refusal} CAP_KILL to end them, and the agent does not have it\n`;
     for (
       const [missing, expected] of [
         ["setuid", notBoth + notBoth],
         ["setgid", notBoth + notBoth],
-        ["kill", noKill],
+        ["kill", noKill + noKill],
       ] as const
     ) {
       const { stdout } = await new Deno.Command("setpriv", {
