@@ -91,12 +91,12 @@ async function noProcessLeft(context: SoakContext): Promise<Finding[]> {
     if (start === status.RESOURCE_EXHAUSTED) refused++;
     const code = await killRepeatedly(api, id);
     const left = await survivors(id);
+    await waitRoom(path, idle + 20);
     const { process } = await api.run(["true"]);
     if (code !== 137 && code !== 2 || left > 0 || process.exitCode !== 0) {
       wrong++;
       context.note(`kills: code ${code}, ${left} left, then ${process.exitCode}`);
     }
-    await waitRoom(path, idle + 20);
   }
   await limit("max");
   return [
