@@ -22,6 +22,9 @@ let stopping = false;
 /** Longest pause between two operations of a client: a hundred of them are a load, and no siege. */
 const PAUSE_MS = 3_000;
 
+/** How long the processes live that are not killed before, in milliseconds. */
+const LIFE_MS = 10_000;
+
 /** When this process last went on after it had stood still, by its clock; 0 if it never did. */
 let wentOnMs = 0;
 const TICK_MS = 500;
@@ -146,6 +149,9 @@ class LoadClient {
         } else if (startedMs < wentOnMs) {
           // Its deadline passed while it stood still, or the process it had started was forgotten.
           refused["stood still"] = (refused["stood still"] ?? 0) + 1;
+        } else if (code === status.NOT_FOUND && performance.now() - startedMs > LIFE_MS) {
+          // It had ended by itself, and made room: the spools of 50 of them fill the limit of all.
+          refused["outlived"] = (refused["outlived"] ?? 0) + 1;
         } else unexpected.push(`${name}: ${error}`);
       }
     }
