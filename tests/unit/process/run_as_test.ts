@@ -1,10 +1,12 @@
 // What a trial of --run-as makes of what the kernel says of a child.
 import { assert, assertEquals, assertRejects } from "@std/assert";
 import { AgentError } from "../../../src/errors.ts";
+import type { ExitReport } from "../../../src/process/process_info.ts";
 import { requireRunAs } from "../../../src/process/run_as.ts";
 import type { SpawnedChild, Spawner } from "../../../src/process/spawner.ts";
 
-function spawnerOf(text: string): Spawner {
+/** `isKillable`: whether a signal to a child does what it says; without one, children end with 0. */
+function spawnerOf(text: string, isKillable = true): Spawner {
   const pipe = (content: string) =>
     new ReadableStream({
       type: "bytes",
@@ -16,21 +18,32 @@ function spawnerOf(text: string): Spawner {
   return {
     spawn({ command }) {
       if (command.length === 2) return Promise.reject(new AgentError("invalid-argument", "E2BIG"));
+      let exit: ExitReport = { code: 0, signal: null };
       return Promise.resolve({
         pid: 1,
         stdout: pipe(text),
         stderr: pipe(""),
-        exit: Promise.resolve({ code: 0, signal: null }),
-        signal() {},
+        get exit() {
+          return Promise.resolve(exit);
+        },
+        signal(name) {
+          if (isKillable) exit = { code: 137, signal: name };
+        },
       });
     },
   };
 }
 
-const trial = (text: string) => requireRunAs(spawnerOf(text), { uid: 7, gid: 8 }, undefined);
+const trial = (text: string, isKillable?: boolean) =>
+  requireRunAs(spawnerOf(text, isKillable), { uid: 7, gid: 8 }, undefined);
 
 Deno.test("taken: that user, that group, no other groups", { permissions: "none" }, async () => {
   await trial("Uid: 7\t7\t7\t7\nGid: 8\t8\t8\t8\nGroups: \n");
+});
+
+Deno.test("refused: children that could not be killed", { permissions: "none" }, async () => {
+  const children = "Uid: 7\t7\t7\t7\nGid: 8\t8\t8\t8\nGroups: \n";
+  await assertRejects(() => trial(children, false), AgentError, "CAP_KILL");
 });
 
 Deno.test("refused: groups that stay, another user, another group", {
