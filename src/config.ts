@@ -1,5 +1,6 @@
 // Arguments and variables -> one frozen AgentConfig, or all mistakes at once.
 // Pure: must not read the environment or the disk, nor know gRPC.
+import { MIN_OUTPUT_LIMIT_BYTES } from "./limits.ts";
 import type { LogLevel } from "./log.ts";
 import { type ListenAddress, type RunAs, SettingError } from "./setting_values.ts";
 import { type Setting, type SettingName, SETTINGS, type SettingValues } from "./settings.ts";
@@ -61,9 +62,6 @@ export type ParsedCommand =
   | { readonly action: "version"; readonly commit: string | undefined }
   | { readonly action: "serve" | "check-policy"; readonly config: AgentConfig }
   | { readonly action: "error"; readonly mistakes: readonly string[] };
-
-/** Smallest `--output-limit` that is not 0, in bytes. */
-export const MIN_OUTPUT_LIMIT_BYTES = 64 * 1024;
 
 /** Whether only this machine can reach the address. */
 export function isLoopback(hostname: string): boolean {

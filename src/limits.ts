@@ -21,3 +21,6 @@ export function bytesPerStream(count: number): number {
   while (bytes > LEAST_BYTES && bytes * count > SHARED_BYTES) bytes /= 2;
   return Math.min(bytes, MAX_PIECE_BYTES);
 }
+
+/** Least `--output-limit` that is not 0, in bytes: its segments have 8 KiB. */
+export const MIN_OUTPUT_LIMIT_BYTES = 64 * 1024;

@@ -2,10 +2,5 @@
 // Must not import process/, workspace/, wire/, rpc/ or gRPC.
 export { followOutputs, type FollowRequest, type OutputPiece } from "./follow.ts";
 export { ProcessSpool, type StreamOffsets } from "./process_spool.ts";
-export {
-  MIN_OUTPUT_LIMIT_BYTES,
-  type SpoolOwner,
-  SpoolStore,
-  type SpoolStoreOptions,
-} from "./spool_store.ts";
+export { type SpoolOwner, SpoolStore, type SpoolStoreOptions } from "./spool_store.ts";
 export { type OutputSource, StreamSpool } from "./stream_spool.ts";

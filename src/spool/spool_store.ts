@@ -1,6 +1,7 @@
 // All spools together: their number of bytes, the limit for it, and who has to go when it is reached.
 // Must not import process/, rpc/ or gRPC; the owner of a record is told through a callback.
 import { type Clock, systemClock } from "../clock.ts";
+import { MIN_OUTPUT_LIMIT_BYTES } from "../limits.ts";
 import { errorFields, type Logger } from "../log.ts";
 import { ProcessSpool, type ProcessSpoolOptions } from "./process_spool.ts";
 import { ReadAheadSlots } from "./read_ahead.ts";
@@ -11,9 +12,6 @@ import { TailBudget } from "./tail_budget.ts";
 
 /** What the spool limit leaves to each stream of a running process. */
 export const SPOOL_FLOOR_BYTES = 1024 * 1024;
-
-/** Least `--output-limit` there is: its segments have 8 KiB. */
-export const MIN_OUTPUT_LIMIT_BYTES = 64 * 1024;
 
 /** Memory of the live tails of all streams together. */
 export const TAIL_BUDGET_BYTES = 32 * 1024 * 1024;

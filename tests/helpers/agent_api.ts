@@ -2,7 +2,6 @@
 // Must not import src/client/: what it finds must not depend on the product's own client.
 // The guard is for this process: a Deno client of grpc-js dies by the GOAWAY of a stopping agent as well.
 import "../../src/wire/http2_guard.ts";
-import "../../src/wire/http2_guard.ts";
 import { create } from "@bufbuild/protobuf";
 import {
   type ChannelCredentials,
