@@ -13,6 +13,8 @@ export interface ConnectionDuplexOptions {
   /** Bytes read while sniffing, to be read again. */
   readonly first?: Uint8Array;
   readonly inspect?: Inspector;
+  /** Whoever listens to `data` is done with the bytes when that event is over: their memory is used again. */
+  readonly consumedAtOnce?: boolean;
   /** Told how many bytes went out. */
   readonly onSent?: (bytes: number) => void;
   /** The inspector has had enough, for that reason. */
@@ -85,6 +87,10 @@ export class ConnectionDuplex extends Duplex {
           return;
         }
         more = this.push(bytes);
+        // What nobody listened for is in the stream's own buffer.
+        if (this.#options.consumedAtOnce && this.readableLength === 0) {
+          this.#transport.recycle?.(bytes);
+        }
       }
     } catch (error) {
       this.destroy(error as Error);

@@ -9,6 +9,8 @@ export interface Transport {
   readonly remote: { readonly address: string; readonly port: number | undefined };
   /** The next bytes, never empty; null at the peer's end. The caller owns them. */
   read(): Promise<Uint8Array | null>;
+  /** Takes back what {@linkcode read} brought last, for a later read. Only where nobody holds it any more. */
+  recycle?(bytes: Uint8Array): void;
   /** Resolves when all bytes are taken by the kernel; they must not change before. */
   write(bytes: Uint8Array): Promise<void>;
   /** Ends our half. */
@@ -27,7 +29,10 @@ export class DenoTransport implements Transport {
   readonly peer: string;
   readonly remote: Transport["remote"];
   readonly #conn: Deno.Conn;
+  /** For the next read. */
   #buffer: Uint8Array<ArrayBuffer> | undefined;
+  /** Out in the last read. */
+  #lent: Uint8Array<ArrayBuffer> | undefined;
   #closed = false;
 
   constructor(conn: Deno.Conn) {
@@ -50,9 +55,18 @@ export class DenoTransport implements Transport {
     this.#buffer = undefined;
     const count = await this.#conn.read(buffer);
     if (count === null) return null;
-    if (count >= COPY_BELOW_BYTES) return buffer.subarray(0, count);
+    if (count >= COPY_BELOW_BYTES) {
+      this.#lent = buffer;
+      return buffer.subarray(0, count);
+    }
     this.#buffer = buffer;
     return buffer.slice(0, count);
+  }
+
+  recycle(bytes: Uint8Array): void {
+    if (this.#lent?.buffer !== bytes.buffer) return;
+    this.#buffer = this.#lent;
+    this.#lent = undefined;
   }
 
   async write(bytes: Uint8Array): Promise<void> {
