@@ -1,9 +1,9 @@
 // Encoders for the messages that carry bytes: what protobuf-es copies twice is copied once here.
 // Must not import gRPC. Decoding stays with protobuf-es, whose messages share the bytes they come from.
 import { type DescMessage, type MessageShape, toBinary } from "@bufbuild/protobuf";
-import type {
+import {
   FileChunkSchema,
-  OutputChunk,
+  type OutputChunk,
   OutputChunkSchema,
   WriteFileRequestSchema,
 } from "../../gen/ateenv/v1alpha/guest_pb.ts";
@@ -31,19 +31,36 @@ function writeVarint(target: Uint8Array, offset: number, value: number): number 
   return at;
 }
 
-/** `prefix`, then field `fieldNumber` with `data`: one allocation, one copy. */
-function encodeBytesField(
-  prefix: readonly number[],
-  fieldNumber: number,
-  data: Uint8Array,
-): Buffer {
-  const head = prefix.length + 1 + varintLength(data.length);
-  const encoded = Buffer.allocUnsafe(head + data.length);
-  encoded.set(prefix);
-  encoded[prefix.length] = fieldNumber << 3 | LENGTH_DELIMITED;
-  writeVarint(encoded, prefix.length + 1, data.length);
-  encoded.set(data, head);
-  return encoded;
+/**
+ * A message that becomes bytes where they are wanted: the two members of `Buffer` by which a grpc-js server
+ * moves an encoded answer into the frame that it sends. So the bytes of a large answer are copied once.
+ */
+export type Encoded = Pick<Buffer, "byteLength"> & {
+  /** Writes all bytes of the message to `target`, from `at` on. */
+  copy(target: Uint8Array, at: number): void;
+};
+
+/** `prefix`, then field `fieldNumber` with `data`, which must not change before it is copied. */
+class EncodedBytesField implements Encoded {
+  readonly byteLength: number;
+  readonly #prefix: readonly number[];
+  readonly #fieldNumber: number;
+  readonly #data: Uint8Array;
+
+  constructor(prefix: readonly number[], fieldNumber: number, data: Uint8Array) {
+    this.#prefix = prefix;
+    this.#fieldNumber = fieldNumber;
+    this.#data = data;
+    this.byteLength = prefix.length + 1 + varintLength(data.length) + data.length;
+  }
+
+  copy(target: Uint8Array, at: number): void {
+    target.set(this.#prefix, at);
+    let end = at + this.#prefix.length;
+    target[end++] = this.#fieldNumber << 3 | LENGTH_DELIMITED;
+    end = writeVarint(target, end, this.#data.length);
+    target.set(this.#data, end);
+  }
 }
 
 /** The bytes of `message`, by protobuf-es. */
@@ -66,48 +83,32 @@ function isPlain(
 }
 
 /** Encodes like `toBinary(FileChunkSchema, message)`, byte for byte. */
-export function encodeFileChunk(
-  schema: typeof FileChunkSchema,
-  message: MessageShape<typeof FileChunkSchema>,
-): Buffer {
-  return isPlain(message, schema.typeName, message.data)
-    ? encodeBytesField([], 1, message.data)
-    : encodeByReflection(schema, message);
+export function encodeFileChunk(message: MessageShape<typeof FileChunkSchema>): Encoded {
+  return isPlain(message, FileChunkSchema.typeName, message.data)
+    ? new EncodedBytesField([], 1, message.data)
+    : encodeByReflection(FileChunkSchema, message);
 }
 
-/** Encodes like `toBinary(WriteFileRequestSchema, message)`, byte for byte. */
+/** Encodes like `toBinary(OutputChunkSchema, message)`, byte for byte. */
+export function encodeOutputChunk(message: MessageShape<typeof OutputChunkSchema>): Encoded {
+  const { data, source } = message;
+  return isPlain(message, OutputChunkSchema.typeName, data) && isSmallEnum(source)
+    ? new EncodedBytesField(source === 0 ? [] : [1 << 3, source], 2, data)
+    : encodeByReflection(OutputChunkSchema, message);
+}
+
+/** Encodes like `toBinary(WriteFileRequestSchema, message)`, byte for byte. For clients: in one piece. */
 export function encodeWriteFileRequest(
-  schema: typeof WriteFileRequestSchema,
   message: MessageShape<typeof WriteFileRequestSchema>,
 ): Buffer {
   // Path and mode come with the first message of an upload only.
-  return isPlain(message, schema.typeName, message.chunk) && message.path === "" &&
-      message.mode === 0
-    ? encodeBytesField([], 2, message.chunk)
-    : encodeByReflection(schema, message);
-}
-
-/** Encodings of output that more than one follower asked for; null after the first one did. */
-const shared = new WeakMap<Uint8Array, { source: number; encoded: Buffer } | null>();
-
-/**
- * Encodes like `toBinary(OutputChunkSchema, message)`, byte for byte. Followers at the live tail of a
- * process send the same `data` object, which must not change: from the second one on they share one
- * encoding, which lives as long as the object. A single follower costs no memory beside its message.
- */
-export function encodeOutputChunk(
-  schema: typeof OutputChunkSchema,
-  message: MessageShape<typeof OutputChunkSchema>,
-): Buffer {
-  const { data, source } = message;
-  if (!isPlain(message, schema.typeName, data) || !isSmallEnum(source)) {
-    return encodeByReflection(schema, message);
-  }
-  const known = shared.get(data);
-  if (known?.source === source) return known.encoded;
-  const encoded = encodeBytesField(source === 0 ? [] : [1 << 3, source], 2, data);
-  shared.set(data, known === undefined ? null : { source, encoded });
-  return encoded;
+  const isBytesOnly = message.path === "" && message.mode === 0 &&
+    isPlain(message, WriteFileRequestSchema.typeName, message.chunk);
+  if (!isBytesOnly) return encodeByReflection(WriteFileRequestSchema, message);
+  const encoded = new EncodedBytesField([], 2, message.chunk);
+  const bytes = Buffer.allocUnsafe(encoded.byteLength);
+  encoded.copy(bytes, 0);
+  return bytes;
 }
 
 /** Enum values that take one byte; negative ones take ten. */

@@ -19,6 +19,7 @@ import { Health } from "../../gen/grpc/health/v1/health_pb.ts";
 import { ServerReflection } from "../../gen/grpc/reflection/v1/reflection_pb.ts";
 import {
   encodeByReflection,
+  type Encoded,
   encodeFileChunk,
   encodeOutputChunk,
   encodeWriteFileRequest,
@@ -34,26 +35,25 @@ export type ServiceDefinitionOf<T extends GenServiceMethods> = {
 
 /** How one message type becomes bytes and back. */
 export interface Codec<T> {
-  serialize(message: T): Buffer;
+  serialize(message: T): Encoded;
   deserialize(bytes: Uint8Array): T;
 }
 
-type Serialize = (message: unknown) => Buffer;
-
 /** Messages that carry bytes have an encoder of their own. */
-const FAST_ENCODERS: ReadonlyMap<DescMessage, Serialize> = new Map<DescMessage, Serialize>([
-  [FileChunkSchema, encodeFileChunk.bind(undefined, FileChunkSchema) as Serialize],
-  [OutputChunkSchema, encodeOutputChunk.bind(undefined, OutputChunkSchema) as Serialize],
-  [
-    WriteFileRequestSchema,
-    encodeWriteFileRequest.bind(undefined, WriteFileRequestSchema) as Serialize,
-  ],
+const FAST_ENCODERS: ReadonlyMap<DescMessage, (message: never) => Encoded> = new Map<
+  DescMessage,
+  (message: never) => Encoded
+>([
+  [FileChunkSchema, encodeFileChunk],
+  [OutputChunkSchema, encodeOutputChunk],
+  [WriteFileRequestSchema, encodeWriteFileRequest],
 ]);
 
 /** The codec of a message type. Decoded bytes fields are views of the input, which must not change. */
 export function codecOf<D extends DescMessage>(schema: D): Codec<MessageShape<D>> {
   return {
-    serialize: FAST_ENCODERS.get(schema) ?? ((message) => encodeByReflection(schema, message)),
+    serialize: FAST_ENCODERS.get(schema) as Codec<MessageShape<D>>["serialize"] | undefined ??
+      ((message) => encodeByReflection(schema, message)),
     deserialize: (bytes) => fromBinary(schema, bytes),
   };
 }
@@ -71,6 +71,7 @@ function methodDefinition(
       method.methodKind === "bidi_streaming",
     responseStream: method.methodKind === "server_streaming" ||
       method.methodKind === "bidi_streaming",
+    // A grpc-js server asks of an answer no more than `Encoded` has; requests are buffers.
     requestSerialize: input.serialize as (value: unknown) => Buffer,
     requestDeserialize: input.deserialize,
     responseSerialize: output.serialize as (value: unknown) => Buffer,
