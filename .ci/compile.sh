@@ -91,7 +91,7 @@ compile_one() {
   output=$1 source=$2
   shift 2
   # V8's flag as in src/start.sh.
-  (cd "$work" && deno compile --v8-flags=--max-semi-space-size=4 --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
+  (cd "$work" && deno compile --v8-flags=--max-semi-space-size=4,--expose-gc --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
 }
 
 cli_permissions=$(ATEENVD_COMPILE=1 sh src/ateenv.sh)

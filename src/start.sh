@@ -385,7 +385,8 @@ else
   IFS=$newline
   set -f
   # A young generation of 4 MiB: a server's garbage is short-lived, and idle memory is what a sandbox pays.
-  set -- "$deno" run --quiet --no-prompt --v8-flags=--max-semi-space-size=4 $main_flags $permissions "$@"
+  # --expose-gc: src/buffer_garbage.ts.
+  set -- "$deno" run --quiet --no-prompt --v8-flags=--max-semi-space-size=4,--expose-gc $main_flags $permissions "$@"
   set +f
   IFS=$saved_ifs
 fi

@@ -1,5 +1,6 @@
 // From a child's pipe into a spool: the only place where a child's bytes pass through.
 // Must not look at the bytes, nor know files or readers.
+import { countMoved } from "../buffer_garbage.ts";
 import { type Clock, systemClock } from "../clock.ts";
 import { Deadline } from "./deadline.ts";
 
@@ -60,6 +61,7 @@ export class OutputPump {
       while (true) {
         const { done, value } = await this.#reader.read(buffer);
         if (done) break;
+        countMoved(value.byteLength);
         let behind: Promise<void> | undefined;
         if (value.byteLength * 2 > READ_BYTES) {
           behind = this.#sink.append(value);

@@ -1,5 +1,6 @@
 // A byte stream to one peer, as the sniffing and both protocols see it.
 // Must not import gRPC, HTTP/2 or node streams.
+import { countMoved } from "../buffer_garbage.ts";
 
 /** Bytes to and from one peer. One read and one write at a time. */
 export interface Transport {
@@ -55,6 +56,7 @@ export class DenoTransport implements Transport {
     this.#buffer = undefined;
     const count = await this.#conn.read(buffer);
     if (count === null) return null;
+    countMoved(count);
     if (count >= COPY_BELOW_BYTES) {
       this.#lent = buffer;
       return buffer.subarray(0, count);
@@ -70,6 +72,7 @@ export class DenoTransport implements Transport {
   }
 
   async write(bytes: Uint8Array): Promise<void> {
+    countMoved(bytes.length);
     for (let at = 0; at < bytes.length;) {
       at += await this.#conn.write(at === 0 ? bytes : bytes.subarray(at));
     }
