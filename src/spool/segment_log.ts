@@ -18,24 +18,29 @@ export interface Segment {
 export class SegmentLog {
   readonly #files: SegmentFiles;
   readonly #prefix: string;
-  readonly #segmentBytes: number;
+  readonly #nextBytes: () => number;
   readonly #clock: Clock;
   #segments: Segment[];
   #dead: Segment[] = [];
   /** The open file of the last segment. */
   #open: SegmentFile | undefined;
+  /** How many bytes that one takes. */
+  #openBytes = 0;
 
-  /** `prefix` is the path of the segments up to the dot; `segments` are those there are already. */
+  /**
+   * `prefix` is the path of the segments up to the dot; `nextBytes` says how large the next one is to be;
+   * `segments` are those there are already.
+   */
   constructor(
     files: SegmentFiles,
     prefix: string,
-    segmentBytes: number,
+    nextBytes: () => number,
     clock: Clock,
     segments: readonly Segment[] = [],
   ) {
     this.#files = files;
     this.#prefix = prefix;
-    this.#segmentBytes = segmentBytes;
+    this.#nextBytes = nextBytes;
     this.#clock = clock;
     this.#segments = [...segments];
   }
@@ -56,8 +61,8 @@ export class SegmentLog {
   /** Most bytes that one write at `offset` should bring, so that segments end at their size. */
   roomAt(offset: number): number {
     const last = this.#continued(offset);
-    const room = last === undefined ? 0 : this.#segmentBytes - (last.end - last.start);
-    return room > 0 ? room : this.#segmentBytes;
+    const room = last === undefined ? 0 : this.#openBytes - (last.end - last.start);
+    return room > 0 ? room : this.#nextBytes();
   }
 
   /** Starts a segment at `offset` and closes the one before. */
@@ -66,6 +71,7 @@ export class SegmentLog {
     const file = await this.#files.create(this.#path(offset));
     this.close();
     this.#open = file;
+    this.#openBytes = this.#nextBytes();
     this.#segments.push({ start: offset, end: offset });
   }
 
@@ -75,7 +81,7 @@ export class SegmentLog {
    */
   async write(offset: number, data: Uint8Array): Promise<void> {
     const last = this.#continued(offset);
-    if (last === undefined || last.end - last.start >= this.#segmentBytes) {
+    if (last === undefined || last.end - last.start >= this.#openBytes) {
       await this.#startSegmentIfPossible(offset, last === undefined ? CREATE_ATTEMPTS : 1);
     }
     await this.#open!.write(data);

@@ -16,8 +16,13 @@ import { SpoolReader } from "./spool_reader.ts";
 /** Which of the two streams of a process. */
 export type OutputSource = "stdout" | "stderr";
 
-/** Size of a segment file; with an output limit, an eighth of that if it is less. */
-export const SEGMENT_BYTES = 1024 * 1024;
+/**
+ * Segment files are an eighth of what is kept, so that limits are kept well by deleting whole ones. Not
+ * smaller than the first, because each costs about a millisecond, in which nothing is written; not larger than the
+ * second, from where on that does not show. With an output limit: an eighth of that, if it is less.
+ */
+const MIN_SEGMENT_BYTES = 1024 * 1024;
+const MAX_SEGMENT_BYTES = 4 * 1024 * 1024;
 
 /** Memory of one live tail: what is not written yet, plus the newest of the rest for followers. */
 export const TAIL_BYTES = 1024 * 1024;
@@ -52,7 +57,6 @@ export interface StreamSpoolOptions {
 export class StreamSpool implements TailHolder {
   readonly source: OutputSource;
   readonly #options: StreamSpoolOptions;
-  readonly #segmentBytes: number;
   readonly #tail: LiveTail;
   readonly #log: SegmentLog;
   readonly #writer: WriteBehind;
@@ -65,16 +69,13 @@ export class StreamSpool implements TailHolder {
   #lossLogged = false;
 
   constructor(options: StreamSpoolOptions) {
-    const { source, directory, outputLimitBytes, files, clock, budget, recovered = [] } = options;
+    const { source, directory, files, clock, budget, recovered = [] } = options;
     this.source = source;
     this.#options = options;
-    this.#segmentBytes = outputLimitBytes === 0
-      ? SEGMENT_BYTES
-      : Math.min(SEGMENT_BYTES, Math.floor(outputLimitBytes / 8));
     const path = `${directory}/${source}`;
     this.#first = recovered[0]?.start ?? 0;
     this.#tail = new LiveTail(budget, recovered.at(-1)?.end ?? 0);
-    this.#log = new SegmentLog(files, path, this.#segmentBytes, clock, recovered);
+    this.#log = new SegmentLog(files, path, () => this.#segmentBytes, clock, recovered);
     this.#writer = new WriteBehind(this.#tail, this.#log, {
       onLost: (end, error) => this.#lose(end, error),
       onStep: () => this.#trimAfterWrite(),
@@ -219,6 +220,14 @@ export class StreamSpool implements TailHolder {
       if (offset < this.#first) throw this.#options.outOfRange(this.source, offset);
       throw fromOsError(error, `cannot read stored ${this.source}`);
     }
+  }
+
+  /** Size of the next segment. */
+  get #segmentBytes(): number {
+    const limit = this.#options.outputLimitBytes;
+    return limit > 0
+      ? Math.min(MAX_SEGMENT_BYTES, Math.floor(limit / 8))
+      : Math.min(MAX_SEGMENT_BYTES, Math.max(MIN_SEGMENT_BYTES, Math.floor(this.bytes / 8)));
   }
 
   #enforceOutputLimit(): void {

@@ -265,6 +265,25 @@ Deno.test("segments have their size, and reads go across them", none, async () =
   assert(isPattern(MIB - 10, across));
 });
 
+Deno.test("segments grow with what is kept, up to 4 MiB", none, async () => {
+  const { files, store } = createMemoryStore();
+  const { stdout } = store.create("/p");
+  for (let at = 0; at < 48 * MIB; at += 512 * KIB) {
+    await stdout.append(pattern(at, 512 * KIB));
+    await stdout.flush();
+  }
+  const starts = files.names.map((name) => Number(name.split(".")[1])).sort((a, b) => a - b);
+  const sizes = starts.map((start) => files.contents.get(`/p/stdout.${start}`)!.byteLength);
+  // All but the last one are full.
+  for (let i = 0; i < sizes.length - 1; i++) {
+    const wanted = Math.min(4 * MIB, Math.max(MIB, starts[i]! / 8));
+    assert(Math.abs(sizes[i]! - wanted) <= 512 * KIB, `${sizes[i]} at ${starts[i]}`);
+    assertEquals(starts[i + 1], starts[i]! + sizes[i]!);
+  }
+  assertEquals(sizes[0], MIB);
+  assertEquals(sizes.at(-2), 4 * MIB);
+});
+
 Deno.test("out of descriptors, the open segment goes on being written", none, async () => {
   const { files, store, logger } = createMemoryStore();
   const { stdout } = store.create("/p");
