@@ -101,6 +101,7 @@ class RunningServer implements AgentServer {
   readonly addresses: ListenAddress[] = [];
   readonly #options: ServerOptions;
   readonly #grpc: GrpcServer;
+  readonly #gate: CallGate;
   readonly #connections: Connections;
   readonly #health: Health;
   readonly #metrics: Metrics;
@@ -152,7 +153,7 @@ class RunningServer implements AgentServer {
       metrics: this.#metrics,
     });
 
-    const gate = new CallGate({
+    this.#gate = new CallGate({
       clock,
       log,
       version,
@@ -191,7 +192,7 @@ class RunningServer implements AgentServer {
       peerOf: (session) => this.#sessions.connectionOf(session)?.transport.peer ?? "unknown",
     });
 
-    this.#grpc = new GrpcServer({ ...grpcOptions(limits), interceptors: [gate.interceptor] });
+    this.#grpc = new GrpcServer({ ...grpcOptions(limits), interceptors: [this.#gate.interceptor] });
     for (const { definition, implementation } of services) {
       this.#grpc.addService(definition as ServiceDefinition, implementation);
     }
@@ -203,7 +204,7 @@ class RunningServer implements AgentServer {
       inject: (duplex) => injector.injectConnection(duplex),
     });
     const http2 = http2ServerOf(this.#grpc);
-    gate.guard(http2);
+    this.#gate.guard(http2);
     http2.prependListener("session", (session) => this.#sessions.opened(session));
     http2.on("sessionError", () => {});
 
@@ -260,6 +261,7 @@ class RunningServer implements AgentServer {
     timer.cancel();
     await stopped;
     await this.#connections.closeAll();
+    this.#gate.close();
     await this.#waitHandlers();
     this.#grpc.forceShutdown();
     for (const address of this.addresses) {

@@ -18,9 +18,12 @@ import { AgentError } from "../errors.ts";
 import { type CallEnvironment, parseTimeout, RESET_AFTER_MS, ServerCall } from "./server_call.ts";
 import { MessageBudget } from "./message_budget.ts";
 import { KIND_TO_STATUS } from "./status.ts";
+import { TimeoutQueue } from "./timeout_queue.ts";
 
 /** What the gate asks of the server around it. */
-export interface GateOptions extends CallEnvironment {
+export interface GateOptions extends Omit<CallEnvironment, "awaitingRequest"> {
+  /** Milliseconds within which a request must have arrived (uploads: their first message). */
+  readonly requestTimeoutMs: number;
   /** Why the call may not pass, or undefined. Called before anything of its body is looked at. */
   refusal(
     method: string,
@@ -72,12 +75,18 @@ type StreamListener = (
 /** See the head of this file. */
 export class CallGate {
   readonly #options: GateOptions;
+  readonly #environment: CallEnvironment;
   readonly #budget: MessageBudget<HeldCall>;
+  readonly #awaitingRequest: TimeoutQueue<ServerCall>;
   /** Set only while grpc-js takes over a stream, which it does synchronously. */
   #entering: ServerCall | undefined;
 
   constructor(options: GateOptions) {
     this.#options = options;
+    this.#awaitingRequest = new TimeoutQueue(options.clock, options.requestTimeoutMs, (call) => {
+      call.abort(new AgentError("deadline-exceeded", "the request did not arrive in time"));
+    });
+    this.#environment = { ...options, awaitingRequest: this.#awaitingRequest };
     this.#budget = new MessageBudget(Math.max(MAX_HELD_BYTES, 4 * options.maxMessageBytes));
   }
 
@@ -87,6 +96,11 @@ export class CallGate {
     if (call === undefined) throw new Error("Cannot start a call that passed no gate");
     return new GatedCall(next, call, method.requestStream);
   };
+
+  /** Stops the timer that waits for requests; those under way wait for ever. */
+  close(): void {
+    this.#awaitingRequest.clear();
+  }
 
   /** Puts the gate before what grpc-js does with the streams of `http2Server`. */
   guard(http2Server: Http2Server): void {
@@ -112,7 +126,7 @@ export class CallGate {
   #enter(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, pass: () => void): void {
     const session = stream.session as ServerHttp2Session | undefined;
     if (session === undefined || stream.destroyed) return;
-    stream.once("finish", () => this.#discardRest(stream));
+    stream.on("finish", () => this.#discardRest(stream));
     if (headers[":method"] !== "POST") {
       this.#options.answerHttp(stream, headers);
       return;
@@ -122,15 +136,19 @@ export class CallGate {
       stream.respond({ ":status": 415 }, { endStream: true });
       return;
     }
-    const call = new ServerCall(stream, headers, this.#options.peerOf(session), this.#options);
+    const call = new ServerCall(stream, headers, this.#options.peerOf(session), this.#environment);
     const refusal = this.#options.refusal(call.method, headers, session);
     if (refusal !== undefined) {
       call.refuse(KIND_TO_STATUS[refusal.kind], refusal.message);
       return;
     }
+    const held: HeldCall = { call, stream };
+    call.onClosed = () => {
+      this.#budget.release(held);
+      this.#options.admitted(session, call.method, -1);
+    };
     this.#options.admitted(session, call.method, 1);
-    stream.once("close", () => this.#options.admitted(session, call.method, -1));
-    this.#watchInput(stream, call);
+    this.#watchInput(held);
     try {
       const timeoutMs = parseTimeout(headers["grpc-timeout"] as string | undefined);
       if (timeoutMs !== undefined) call.setDeadline(timeoutMs);
@@ -163,9 +181,8 @@ export class CallGate {
   }
 
   /** prependListener: `on("data")` would start the flow, and grpc-js must not see the end first. */
-  #watchInput(stream: ServerHttp2Stream, call: ServerCall): void {
-    const held: HeldCall = { call, stream };
-    stream.once("close", () => this.#budget.release(held));
+  #watchInput(held: HeldCall): void {
+    const { call, stream } = held;
     const count = () => {
       if (stream.closed) return;
       const leaving = this.#budget.hold(held, call.framing.heldBytes);

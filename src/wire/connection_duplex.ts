@@ -13,8 +13,11 @@ export interface ConnectionDuplexOptions {
   /** Bytes read while sniffing, to be read again. */
   readonly first?: Uint8Array;
   readonly inspect?: Inspector;
-  /** Whoever listens to `data` is done with the bytes when that event is over: their memory is used again. */
-  readonly consumedAtOnce?: boolean;
+  /**
+   * For a session of node:http2, not for TLS: it is done with what it reads when the event `data` is over, so
+   * that the memory can be used again, and what it writes are whole frames, those of an answer apart.
+   */
+  readonly isHttp2?: boolean;
   /** Told how many bytes went out. */
   readonly onSent?: (bytes: number) => void;
   /** The inspector has had enough, for that reason. */
@@ -31,6 +34,14 @@ const MAX_JOINED_BYTES = 256 * 1024;
  * do takes some ten microseconds; a write to the kernel, which wakes the peer, takes as long as all three.
  */
 const TURNS_HELD = 3;
+/** RFC 9113 section 4.1; node:http2 writes one frame at a time. */
+const FRAME_HEADER_BYTES = 9;
+const FRAME_TYPE_AT = 3;
+const FRAME_FLAGS_AT = 4;
+const HEADERS = 1;
+const RST_STREAM = 3;
+const END_STREAM = 0x1;
+
 /** Bytes that wait in the stream before node:http2 is told to wait. */
 const WRITE_HIGH_WATER_BYTES = 128 * 1024;
 
@@ -47,6 +58,8 @@ export class ConnectionDuplex extends Duplex {
   /** Set while frames are held back. */
   #releasing: ReturnType<typeof setImmediate> | undefined;
   #heldBytes = 0;
+  /** HTTP/2 streams whose answer has begun and not ended. */
+  readonly #openAnswers = new Set<number>();
 
   constructor(transport: Transport, options: ConnectionDuplexOptions) {
     super({
@@ -88,7 +101,7 @@ export class ConnectionDuplex extends Duplex {
         }
         more = this.push(bytes);
         // What nobody listened for is in the stream's own buffer.
-        if (this.#options.consumedAtOnce && this.readableLength === 0) {
+        if (this.#options.isHttp2 && this.readableLength === 0) {
           this.#transport.recycle?.(bytes);
         }
       }
@@ -100,13 +113,29 @@ export class ConnectionDuplex extends Duplex {
   }
 
   /** Holds back what is written for a moment: an answer then leaves in one write instead of three. */
-  override write(chunk: unknown, encoding?: unknown, done?: unknown): boolean {
+  override write(chunk: Uint8Array, encoding?: unknown, done?: unknown): boolean {
+    if (!this.#options.isHttp2) {
+      return super.write(chunk, encoding as BufferEncoding, done as () => void);
+    }
     if (this.#releasing === undefined) this.cork();
-    this.#heldBytes += (chunk as Uint8Array).length;
+    this.#heldBytes += chunk.length;
     const takesMore = super.write(chunk, encoding as BufferEncoding, done as () => void);
-    if (this.#heldBytes >= MAX_JOINED_BYTES) this.#release();
+    const isComplete = this.#endsLastAnswer(chunk);
+    if (isComplete || this.#heldBytes >= MAX_JOINED_BYTES) this.#release();
     else if (this.#releasing === undefined) this.#releaseLater(TURNS_HELD);
     return takesMore;
+  }
+
+  /** Whether `frame` ends an answer and no other one has begun: there is nothing to wait for. */
+  #endsLastAnswer(frame: Uint8Array): boolean {
+    const type = frame[FRAME_TYPE_AT]!;
+    if (type > RST_STREAM || frame.length < FRAME_HEADER_BYTES) return false;
+    const stream = frame[5]! << 24 | frame[6]! << 16 | frame[7]! << 8 | frame[8]!;
+    if (type === RST_STREAM || (frame[FRAME_FLAGS_AT]! & END_STREAM) !== 0) {
+      return this.#openAnswers.delete(stream) && this.#openAnswers.size === 0;
+    }
+    if (type === HEADERS) this.#openAnswers.add(stream);
+    return false;
   }
 
   #releaseLater(turns: number): void {
@@ -125,7 +154,7 @@ export class ConnectionDuplex extends Duplex {
 
   /** The last frames, such as a GOAWAY, are given to the transport first. */
   override destroy(error?: Error): this {
-    this.#release();
+    if (this.#releasing !== undefined) this.#release();
     return super.destroy(error);
   }
 

@@ -208,8 +208,7 @@ export class Connections {
       clock,
       first,
       inspect: (bytes) => inspector.inspect(bytes),
-      // node:http2 copies what it needs while it is given.
-      consumedAtOnce: true,
+      isHttp2: true,
       onSent: (bytes) => inspector.sent(bytes),
       onFault: (fault) => {
         log.warn("connection closed", { peer: transport.peer, reason: fault });

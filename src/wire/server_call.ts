@@ -29,8 +29,8 @@ export interface CallEnvironment {
   readonly clock: Clock;
   readonly log: Logger;
   readonly version: string;
-  /** Milliseconds within which a request must have arrived (uploads: their first message). */
-  readonly requestTimeoutMs: number;
+  /** Calls whose request (uploads: their first message) has not arrived; those that wait too long are aborted. */
+  readonly awaitingRequest: { add(call: ServerCall): void; delete(call: ServerCall): void };
   /** Largest message taken, in bytes. */
   readonly maxMessageBytes: number;
   /** A handler is at work, until `work` settles; it never rejects. */
@@ -38,6 +38,9 @@ export interface CallEnvironment {
   /** Called once, when the HTTP/2 stream is closed. */
   finished(summary: CallSummary): void;
 }
+
+/** For streams that are closed. */
+const ignoreError = () => {};
 
 /** Milliseconds between an answer and the reset of a stream whose client goes on as if there were none. */
 export const RESET_AFTER_MS = 1_000;
@@ -74,10 +77,15 @@ export class ServerCall {
   readonly #environment: CallEnvironment;
   readonly #traceparent: string | undefined;
   readonly #startedMs: number;
-  readonly #abort = new AbortController();
-  readonly #cleanups: Cleanup[] = [];
+  /** What whoever answers the call does when it is aborted. */
+  onAbort: (() => void) | undefined;
+  /** Called once, when the HTTP/2 stream is closed. */
+  onClosed: (() => void) | undefined;
+  #abortReason: AgentError | undefined;
+  /** Made when a handler wants to see its signal, which most calls are too short for. */
+  #abortController: AbortController | undefined;
+  #cleanups: Cleanup[] | undefined;
   #deadline: Timer | undefined;
-  #requestTimer: Timer | undefined;
   #bytesOut = 0;
   #code: number | undefined;
   #responded = false;
@@ -101,12 +109,9 @@ export class ServerCall {
     this.#traceparent = typeof traceparent === "string" ? traceparent : undefined;
     this.#startedMs = environment.clock.nowMs();
     this.#watchOutput();
-    stream.once("aborted", () => this.abort(cancelledError()));
-    stream.once("close", () => this.#finish());
-    this.#requestTimer = environment.clock.setTimer(
-      environment.requestTimeoutMs,
-      () => this.abort(new AgentError("deadline-exceeded", "the request did not arrive in time")),
-    );
+    stream.on("aborted", () => this.abort(cancelledError()));
+    stream.on("close", () => this.#finish());
+    environment.awaitingRequest.add(this);
   }
 
   /** Where an error that nobody foresaw goes. */
@@ -114,9 +119,18 @@ export class ServerCall {
     return this.#environment.log;
   }
 
-  /** Aborted when nobody waits for the answer any more; the reason is an {@linkcode AgentError}. */
+  /** Why nobody waits for the answer any more, if so. */
+  get abortReason(): AgentError | undefined {
+    return this.#abortReason;
+  }
+
+  /** Aborted when nobody waits for the answer any more; the reason is {@linkcode ServerCall.abortReason}. */
   get signal(): AbortSignal {
-    return this.#abort.signal;
+    if (this.#abortController === undefined) {
+      this.#abortController = new AbortController();
+      if (this.#abortReason !== undefined) this.#abortController.abort(this.#abortReason);
+    }
+    return this.#abortController.signal;
   }
 
   /** Takes over the deadline that the client sent, on monotonic time. */
@@ -130,7 +144,7 @@ export class ServerCall {
   /** A handler has the call now: `work` answers, also when the call is aborted, and never rejects. */
   handle(work: () => Promise<void>): void {
     this.#attached = true;
-    this.#requestTimer?.cancel();
+    this.#environment.awaitingRequest.delete(this);
     this.#environment.working(work());
   }
 
@@ -139,10 +153,10 @@ export class ServerCall {
    * answer (it does not read) loses its stream a moment later, so that nothing waits for it.
    */
   abort(reason: AgentError, code?: number): void {
-    if (this.#abort.signal.aborted || this.#closed) return;
-    this.#requestTimer?.cancel();
+    if (this.#abortReason !== undefined || this.#closed) return;
+    this.#environment.awaitingRequest.delete(this);
     this.#deadline?.cancel();
-    this.#abort.abort(reason);
+    this.#setAborted(reason);
     if (reason.kind === "cancelled") return;
     if (!this.#attached) {
       this.refuse(code ?? (reason.kind === "deadline-exceeded" ? 4 : 13), reason.message);
@@ -168,7 +182,7 @@ export class ServerCall {
    * the connection was lost. At once, if that is so already.
    */
   onUnanswered(cleanup: Cleanup): void {
-    if (!this.#closed) this.#cleanups.push(cleanup);
+    if (!this.#closed) (this.#cleanups ??= []).push(cleanup);
     else if (!this.#answered) this.#cleanUp(cleanup);
   }
 
@@ -204,6 +218,12 @@ export class ServerCall {
     this.#environment.working(work);
   }
 
+  #setAborted(reason: AgentError): void {
+    this.#abortReason = reason;
+    this.onAbort?.();
+    this.#abortController?.abort(reason);
+  }
+
   /** Counts what is sent, notes the status, and puts the version on every response. */
   #watchOutput(): void {
     const stream = this.#stream;
@@ -232,14 +252,15 @@ export class ServerCall {
   #finish(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#requestTimer?.cancel();
+    this.#environment.awaitingRequest.delete(this);
     this.#deadline?.cancel();
     const answered = this.#answered;
     if (!answered) {
       // An error that was sent in full leaves nobody to tell; everything else is a client that left.
-      if (!this.#abort.signal.aborted) this.#abort.abort(cancelledError());
-      for (const cleanup of this.#cleanups) this.#cleanUp(cleanup);
+      if (this.#abortReason === undefined) this.#setAborted(cancelledError());
+      for (const cleanup of this.#cleanups ?? []) this.#cleanUp(cleanup);
     }
+    this.onClosed?.();
     const sent = this.#stream.rstCode === constants.NGHTTP2_NO_ERROR ? this.#code : undefined;
     this.#environment.finished({
       method: this.method,
@@ -250,5 +271,18 @@ export class ServerCall {
       peer: this.peer,
       traceparent: this.#traceparent,
     });
+    this.#letGo();
+  }
+
+  /**
+   * The native part of a stream keeps its JavaScript part until V8 looks at the whole heap. Without this it
+   * would keep the call, its request and its answer as well.
+   */
+  #letGo(): void {
+    const stream = this.#stream;
+    stream.removeAllListeners();
+    stream.on("error", ignoreError);
+    const { respond, sendTrailers, write } = Object.getPrototypeOf(stream) as ServerHttp2Stream;
+    Object.assign(stream, { respond, sendTrailers, write });
   }
 }

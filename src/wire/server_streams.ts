@@ -46,16 +46,38 @@ let unsentCalls = 0;
 /** What a message counts at least: bounds the number of small ones. */
 const MIN_WEIGHT_BYTES = 16 * 1024;
 
-function contextOf(call: ServerCall, metadata: Metadata): CallContext {
-  return {
-    method: call.method,
-    peer: call.peer,
-    metadata,
-    signal: call.signal,
-    abort: (reason) => call.abort(reason),
-    cancelledBeforeAnswer: () => call.signal.aborted,
-    onUnanswered: (cleanup) => call.onUnanswered(cleanup),
-  };
+class HandlerContext implements CallContext {
+  readonly #call: ServerCall;
+  readonly metadata: Metadata;
+
+  constructor(call: ServerCall, metadata: Metadata) {
+    this.#call = call;
+    this.metadata = metadata;
+  }
+
+  get method(): string {
+    return this.#call.method;
+  }
+
+  get peer(): string {
+    return this.#call.peer;
+  }
+
+  get signal(): AbortSignal {
+    return this.#call.signal;
+  }
+
+  abort(reason: AgentError): void {
+    this.#call.abort(reason);
+  }
+
+  cancelledBeforeAnswer(): boolean {
+    return this.#call.abortReason !== undefined;
+  }
+
+  onUnanswered(cleanup: Cleanup): void {
+    this.#call.onUnanswered(cleanup);
+  }
 }
 
 /** Sends one answer: the handler's, or as soon as the call is aborted, the reason of that. */
@@ -71,17 +93,20 @@ async function answerOnce<A>(
     if (error === undefined) send(null, answer);
     else send(statusOf(error, call));
   };
-  const onAbort = () => sendOnce(call.signal.reason);
-  call.signal.addEventListener("abort", onAbort, { once: true });
+  call.onAbort = () => sendOnce(call.abortReason);
   try {
-    call.signal.throwIfAborted();
+    throwIfAborted(call);
     const answer = await handle();
     sendOnce(undefined, answer);
   } catch (error) {
     sendOnce(error);
   } finally {
-    call.signal.removeEventListener("abort", onAbort);
+    call.onAbort = undefined;
   }
+}
+
+function throwIfAborted(call: ServerCall): void {
+  if (call.abortReason !== undefined) throw call.abortReason;
 }
 
 /** A method with one request and one answer. */
@@ -91,7 +116,11 @@ export function unary<Q, A>(
   return (grpcCall, send) => {
     const call = callOf(grpcCall.metadata);
     call.handle(() =>
-      answerOnce(call, send, () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)))
+      answerOnce(
+        call,
+        send,
+        () => handle(grpcCall.request, new HandlerContext(call, grpcCall.metadata)),
+      )
     );
   };
 }
@@ -104,7 +133,7 @@ export function clientStreaming<Q, A>(
     const call = callOf(grpcCall.metadata);
     const requests = readRequests(grpcCall as unknown as ServerDuplexStream<Q, A>, call);
     call.handle(() =>
-      answerOnce(call, send, () => handle(requests, contextOf(call, grpcCall.metadata)))
+      answerOnce(call, send, () => handle(requests, new HandlerContext(call, grpcCall.metadata)))
     );
   };
 }
@@ -123,7 +152,7 @@ export function serverStreaming<Q, A>(
       sendAll(
         call,
         grpcCall,
-        () => handle(grpcCall.request, contextOf(call, grpcCall.metadata)),
+        () => handle(grpcCall.request, new HandlerContext(call, grpcCall.metadata)),
         weigh,
       )
     );
@@ -139,7 +168,12 @@ export function bidiStreaming<Q, A>(
     const call = callOf(grpcCall.metadata);
     const requests = readRequests(grpcCall, call);
     call.handle(() =>
-      sendAll(call, grpcCall, () => handle(requests, contextOf(call, grpcCall.metadata)), weigh)
+      sendAll(
+        call,
+        grpcCall,
+        () => handle(requests, new HandlerContext(call, grpcCall.metadata)),
+        weigh,
+      )
     );
   };
 }
@@ -157,7 +191,6 @@ async function sendAll<A>(
   produce: () => AsyncIterable<A>,
   weigh: (message: A) => number,
 ): Promise<void> {
-  const { signal } = call;
   let ended = false;
   let unsentBytes = 0;
   let counted = false;
@@ -175,15 +208,14 @@ async function sendAll<A>(
     if (error === undefined) sink.end();
     else sink.emit("error", statusOf(error, call));
   };
-  const onAbort = () => {
-    end(signal.reason);
+  call.onAbort = () => {
+    end(call.abortReason);
     wake?.();
   };
-  signal.addEventListener("abort", onAbort, { once: true });
   try {
-    signal.throwIfAborted();
+    throwIfAborted(call);
     for await (const message of produce()) {
-      if (signal.aborted) break;
+      if (call.abortReason !== undefined) break;
       const bytes = Math.max(weigh(message), MIN_WEIGHT_BYTES);
       count(true);
       unsentBytes += bytes;
@@ -192,17 +224,17 @@ async function sendAll<A>(
         if (unsentBytes === 0) count(false);
         wake?.();
       });
-      while (unsentBytes > bytesPerStream(unsentCalls) && !signal.aborted) {
+      while (unsentBytes > bytesPerStream(unsentCalls) && call.abortReason === undefined) {
         await new Promise<void>((resolve) => wake = resolve);
         wake = undefined;
       }
-      if (signal.aborted) break;
+      if (call.abortReason !== undefined) break;
     }
     end();
   } catch (error) {
     end(error);
   } finally {
-    signal.removeEventListener("abort", onAbort);
+    call.onAbort = undefined;
   }
 }
 
@@ -215,11 +247,11 @@ async function* readRequests<Q>(source: ServerDuplexStream<Q, unknown>, call: Se
     }
   } catch (error) {
     // grpc-js destroys the stream when the call is over: "premature close" says nothing more.
-    if (call.signal.aborted) throw call.signal.reason;
+    throwIfAborted(call);
     throw source.cancelled ? cancelledError() : error;
   }
   // A client may send the end of its stream just ahead of a reset: look again one turn later.
   await new Promise<void>((resolve) => setImmediate(resolve));
-  call.signal.throwIfAborted();
+  throwIfAborted(call);
   if (source.cancelled) throw cancelledError();
 }

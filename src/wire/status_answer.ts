@@ -9,8 +9,8 @@ import { KIND_TO_STATUS } from "./status.ts";
 interface Origin {
   readonly method: string;
   readonly log: Logger;
-  /** Aborted with the error where it was the client that broke the call: nothing to write down. */
-  readonly signal: AbortSignal;
+  /** The error itself where it was the client that broke the call: nothing to write down. */
+  readonly abortReason: AgentError | undefined;
 }
 
 /**
@@ -22,7 +22,7 @@ export function statusOf(error: unknown, origin: Origin): ServerErrorResponse {
     origin.log.error("handler failed", { method: origin.method, ...errorFields(error) });
     return answer(status.INTERNAL, "internal error");
   }
-  if (error.kind === "internal" && error !== origin.signal.reason) {
+  if (error.kind === "internal" && error !== origin.abortReason) {
     origin.log.error("call failed", { method: origin.method, ...errorFields(error) });
   }
   const trailers = new Metadata();

@@ -62,7 +62,7 @@ const turn = () => new Promise<void>((resolve) => setImmediate(resolve));
 
 Deno.test("memory that was consumed at once is used again", { permissions: "none" }, async () => {
   const transport = new LendingTransport(["one", "two", "three", "four"]);
-  const duplex = new ConnectionDuplex(transport, { clock: systemClock, consumedAtOnce: true });
+  const duplex = new ConnectionDuplex(transport, { clock: systemClock, isHttp2: true });
   assertEquals(await listen(duplex, 4), ["one", "two", "three", "four"]);
   assertEquals(transport.allocated, 1);
   duplex.destroy();
@@ -70,7 +70,7 @@ Deno.test("memory that was consumed at once is used again", { permissions: "none
 
 Deno.test("what a paused stream holds is not overwritten", { permissions: "none" }, async () => {
   const transport = new LendingTransport(["one", "two", "three", "four"]);
-  const duplex = new ConnectionDuplex(transport, { clock: systemClock, consumedAtOnce: true });
+  const duplex = new ConnectionDuplex(transport, { clock: systemClock, isHttp2: true });
   // Reads ahead without anybody listening.
   duplex.read(0);
   for (let i = 0; i < 4; i++) await turn();

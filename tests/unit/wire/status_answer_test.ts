@@ -9,7 +9,7 @@ const METHOD = "/ateenv.v1alpha.FileSystemService/WriteFile";
 
 Deno.test("an error of ours is written down", () => {
   const { log, lines } = createMemoryLogger();
-  const origin = { method: METHOD, log, signal: new AbortController().signal };
+  const origin = { method: METHOD, log, abortReason: undefined };
   assertEquals(statusOf(new TypeError("secret"), origin).details, "internal error");
   assertEquals(statusOf(new AgentError("internal", "EIO"), origin).code, status.INTERNAL);
   assertEquals(lines.map(({ level }) => level), ["error", "error"]);
@@ -18,7 +18,7 @@ Deno.test("an error of ours is written down", () => {
 Deno.test("a client cannot fill the log with errors by calls that it breaks itself", () => {
   const { log, lines } = createMemoryLogger();
   const broken = new AgentError("internal", "invalid compression flag");
-  const origin = { method: METHOD, log, signal: AbortSignal.abort(broken) };
+  const origin = { method: METHOD, log, abortReason: broken };
   const { code, details } = statusOf(broken, origin);
   assertEquals([code, details], [status.INTERNAL, "invalid compression flag"]);
   assertEquals(lines, []);
