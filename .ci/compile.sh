@@ -44,7 +44,7 @@ case ${ATEENV_COMPILE_TARGET:-} in
   *) fail "ATEENV_COMPILE_TARGET=$ATEENV_COMPILE_TARGET: want x64, arm64 or both" ;;
 esac
 
-# --- the permissions: start.sh decides, as it does for a start -----------------------------------------
+# --- the permissions, and V8's flags: start.sh decides, as it does for a start -------------------------
 
 set -- --workspace "$workspace" --state-dir "$state" --listen "$listen" --enable-process "$enable_process"
 [ -z "$allow_run" ] || set -- "$@" --allow-run "$allow_run"
@@ -90,8 +90,7 @@ cp -R src gen deno.json deno.lock "$work/"
 compile_one() {
   output=$1 source=$2
   shift 2
-  # V8's flag as in src/start.sh.
-  (cd "$work" && deno compile --v8-flags=--max-semi-space-size=4,--expose-gc --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
+  (cd "$work" && deno compile --quiet --frozen --no-check --bundle --no-prompt "$@" --output "$output" "$source")
 }
 
 cli_permissions=$(ATEENVD_COMPILE=1 sh src/ateenv.sh)

@@ -32,7 +32,7 @@ export async function startEchoProcess(
       "--allow-all",
       "--quiet",
       // A smaller young generation: garbage of streams is collected before it adds up.
-      "--v8-flags=--max-semi-space-size=4,--expose-gc",
+      "--v8-flags=--max-semi-space-size=4",
       new URL("../fixtures/programs/echo_server.ts", import.meta.url).pathname,
       ...(path === undefined ? [] : [path]),
     ],
