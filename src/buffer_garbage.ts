@@ -2,13 +2,16 @@
 // Must not import anything: whoever moves bytes in bulk counts them here.
 
 /*
- * A buffer's bytes lie outside V8's heap. Short-lived ones would go with the next collection of the young
- * generation, but that waits until small objects fill it; after 64 MiB of buffers V8 marks the whole heap
- * instead, ten milliseconds each time: a third of the CPU of a download. So the young generation is
- * collected by the bytes that went through: a quarter of a millisecond.
+ * A buffer's bytes lie outside V8's heap, but count towards the size at which V8 marks all of it, ten
+ * milliseconds each time: in a download that was a third of the CPU. Short-lived buffers would go with the
+ * next collection of the young generation, a quarter of a millisecond, but that waits until small objects
+ * fill it. So it is collected by the bytes that went through.
  */
 
-/** Bytes between two collections. Each byte is in three to five buffers on its way: well below 64 MiB. */
+/**
+ * Bytes between two collections. Each byte is in three to five buffers on its way, and those of one round are
+ * freed during the next: together that stays below the 64 MiB that start.sh's flags give.
+ */
 const COLLECT_BYTES = 8 * 1024 * 1024;
 
 /** What V8 offers with `--expose-gc`, which `start.sh` sets. */

@@ -27,8 +27,6 @@ export class LiveTail {
   #start: number;
   #end: number;
   #weight = 0;
-  /** What was last handed out from the middle of a piece: a crowd tends to stand at the same place. */
-  #part: Piece | undefined;
 
   constructor(budget: TailBudget, offset: number) {
     this.#budget = budget;
@@ -76,22 +74,19 @@ export class LiveTail {
     }
     if (count === 0) return;
     this.#pieces.splice(0, count);
-    this.#part = undefined;
     this.#start = this.#pieces[0]?.start ?? this.#end;
     this.#weigh(-freed);
   }
 
   /**
-   * Bytes from `offset` on, which must be held: at least one, at most `maxBytes`. Whoever stands at the
-   * start of a piece gets the same object as everyone else there, and so does who comes right after
-   * another to the same place within one. Small pieces are joined, for all, when a reader is more than
-   * one of them behind.
+   * Bytes from `offset` on, which must be held: at least one, at most `maxBytes`, in memory that readers share. Small
+   * pieces are joined, for all, when a reader is more than one of them behind.
    */
   read(offset: number, maxBytes: number): Uint8Array {
     const index = this.#indexOf(offset);
     const { start, data } = this.#pieces[index]!;
     if (offset !== start || data.byteLength > maxBytes) {
-      return this.#partOf(data, offset, offset - start, maxBytes);
+      return data.subarray(offset - start, offset - start + maxBytes);
     }
     const count = this.#countJoinable(index, maxBytes);
     if (count === 1) return data;
@@ -110,15 +105,6 @@ export class LiveTail {
       return count === 1 ? data : this.#join(index, count);
     }
     return data.subarray(offset - start, offset - start + maxBytes);
-  }
-
-  #partOf(data: Uint8Array, offset: number, from: number, maxBytes: number): Uint8Array {
-    const bytes = Math.min(maxBytes, data.byteLength - from);
-    const last = this.#part;
-    if (last?.start === offset && last.data.byteLength === bytes) return last.data;
-    const part = data.subarray(from, from + bytes);
-    this.#part = { start: offset, data: part };
-    return part;
   }
 
   /** How many pieces from `index` on make one read: several only when the first is small. */
