@@ -10,7 +10,7 @@ import type { ChangeSignal } from "./change_signal.ts";
  */
 const BURST_MS = 1;
 /** What is worth a message of its own: no need to wait for more. */
-const ENOUGH_BYTES = 64 * 1024;
+const ENOUGH_BYTES = 256 * 1024;
 
 /** Paces the notices of one stream. */
 export class ChangePacer {

@@ -15,7 +15,8 @@ export async function fillFile(path: string, bytes: number): Promise<void> {
   }
 }
 
-async function cat(path: string, bytes: number): Promise<Sample> {
+/** Reads a file by the kernel's own means, which also brings it into the page cache. */
+export async function cat(path: string, bytes: number): Promise<Sample> {
   const startedAt = performance.now();
   await new Deno.Command("sh", { args: ["-c", `cat "$0" >/dev/null`, path] }).output();
   return { mibPerSecond: bytes / MIB / ((performance.now() - startedAt) / 1000) };

@@ -2,6 +2,7 @@
 import { type Bench, type Figure, gatedChild, loadOn, makeFifo, MIB, sized } from "../bench.ts";
 import { startAgent } from "../servers.ts";
 import { makeRow, type Row } from "../table.ts";
+import { cat } from "./files.ts";
 
 async function perProcess(bench: Bench): Promise<Row[]> {
   const points = bench.isQuick ? [1, 100, 1000] : [1, 1000, 10_000];
@@ -53,6 +54,8 @@ async function perByte(bench: Bench): Promise<Row[]> {
     // Sparse: what is measured is the agent, not the disk.
     using file = await Deno.open(path, { create: true, write: true });
     await file.truncate(bytes);
+    // The kernel makes the pages of a hole when they are first read.
+    await cat(path, bytes);
     const count = Math.max(1, Math.min(1000, Math.floor(200 * MIB / bytes)));
     const sample = await loadOn(bench, bench.agent, "read", { path, bytes, count });
     const title = `ReadFile ${bytes / 1024} KiB`;

@@ -52,9 +52,9 @@ Deno.test("enough bytes wake at once, and leave no timer", { permissions: "none"
   const { clock, change, pacer, wait } = createWaiting();
   pacer.added(1);
   wait();
-  for (let i = 0; i < 15; i++) pacer.added(4096);
+  for (let i = 0; i < 15; i++) pacer.added(16 * 1024);
   assertEquals(change.waiting, 1);
-  pacer.added(4096);
+  pacer.added(16 * 1024);
   assertEquals([change.waiting, clock.due], [0, undefined]);
 });
 
