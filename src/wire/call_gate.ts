@@ -14,6 +14,7 @@ import {
   type ServerHttp2Session,
   type ServerHttp2Stream,
 } from "node:http2";
+import { countMoved } from "../buffer_garbage.ts";
 import { AgentError } from "../errors.ts";
 import { type CallEnvironment, parseTimeout, RESET_AFTER_MS, ServerCall } from "./server_call.ts";
 import { MessageBudget } from "./message_budget.ts";
@@ -188,7 +189,11 @@ export class CallGate {
       const leaving = this.#budget.hold(held, call.framing.heldBytes);
       if (leaving !== undefined) giveUp(leaving);
     };
-    call.framing.onTaken = count;
+    call.framing.onTaken = (cost) => {
+      // Inflated, a message was a thousand times what came in.
+      countMoved(cost);
+      count();
+    };
     const onData = (piece: Uint8Array) => {
       const fault = call.framing.push(piece);
       count();

@@ -23,8 +23,8 @@ export class MessageFraming {
   bytes = 0;
   /** Messages seen to their end. */
   messages = 0;
-  /** Told when a message was taken. */
-  onTaken: (() => void) | undefined;
+  /** Told when a message was taken, and what it cost in memory, in bytes. */
+  onTaken: ((cost: number) => void) | undefined;
   #prefixSeen = 0;
   #length = 0;
   #left = 0;
@@ -49,12 +49,13 @@ export class MessageFraming {
   /** The oldest message was taken. */
   messageTaken(): void {
     if (this.#waitingFrom >= this.#waiting.length) return;
-    this.#waitingBytes -= this.#waiting[this.#waitingFrom++]!;
+    const cost = this.#waiting[this.#waitingFrom++]!;
+    this.#waitingBytes -= cost;
     if (this.#waitingFrom === this.#waiting.length) {
       this.#waiting = [];
       this.#waitingFrom = 0;
     }
-    this.onTaken?.();
+    this.onTaken?.(cost);
   }
 
   /** False inside a message: the stream must not end here. */
