@@ -2,6 +2,7 @@
 // Must not import gRPC. Joins writes, keeps back-pressure both ways, and ends with its peer.
 import { Duplex } from "node:stream";
 import type { Clock, Timer } from "../clock.ts";
+import { streamOf } from "./frame_inspector.ts";
 import type { Transport } from "./transport.ts";
 
 /** What may look at the inbound bytes; an answer other than undefined closes the connection. */
@@ -130,12 +131,17 @@ export class ConnectionDuplex extends Duplex {
   #endsLastAnswer(frame: Uint8Array): boolean {
     const type = frame[FRAME_TYPE_AT]!;
     if (type > RST_STREAM || frame.length < FRAME_HEADER_BYTES) return false;
-    const stream = frame[5]! << 24 | frame[6]! << 16 | frame[7]! << 8 | frame[8]!;
+    const stream = streamOf(frame);
     if (type === RST_STREAM || (frame[FRAME_FLAGS_AT]! & END_STREAM) !== 0) {
       return this.#openAnswers.delete(stream) && this.#openAnswers.size === 0;
     }
     if (type === HEADERS) this.#openAnswers.add(stream);
     return false;
+  }
+
+  /** The client gave up `stream`: its answer will not be ended. */
+  abandonAnswer(stream: number): void {
+    this.#openAnswers.delete(stream);
   }
 
   #releaseLater(turns: number): void {

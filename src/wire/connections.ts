@@ -203,8 +203,12 @@ export class Connections {
     connection: Connection,
   ): Promise<void> {
     const { clock, log } = this.#options;
-    const inspector = new FrameInspector(clock, () => connection.retire());
-    const duplex = new ConnectionDuplex(transport, {
+    const inspector = new FrameInspector(
+      clock,
+      () => connection.retire(),
+      (stream) => duplex.abandonAnswer(stream),
+    );
+    const duplex: ConnectionDuplex = new ConnectionDuplex(transport, {
       clock,
       first,
       inspect: (bytes) => inspector.inspect(bytes),

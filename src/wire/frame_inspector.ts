@@ -56,6 +56,11 @@ const MAX_FRAME_BYTES = 16 * 1024;
 /** Bytes sent that allow one more answering frame. */
 const BYTES_PER_EARNED = 1024;
 
+/** Id of the stream that a frame belongs to; the reserved bit before it is not looked at (RFC 9113, 4.1). */
+export function streamOf(frame: Uint8Array): number {
+  return (frame[5]! & 0x7f) << 24 | frame[6]! << 16 | frame[7]! << 8 | frame[8]!;
+}
+
 /** A DATA frame that carries nothing, or may carry nothing but padding (at most 256 bytes of it). */
 function isHollow(length: number, flags: number): boolean {
   return (flags & END_STREAM) === 0 && (length === 0 || (length <= 256 && (flags & PADDED) !== 0));
@@ -90,6 +95,7 @@ class Bucket {
 export class FrameInspector {
   readonly #clock: Clock;
   readonly #onWornOut: () => void;
+  readonly #onReset: (stream: number) => void;
   readonly #buckets = new Map<Kind, Bucket>();
   readonly #resets: Bucket;
   #wornOut = false;
@@ -100,10 +106,18 @@ export class FrameInspector {
   #continuations = -1;
   #blockBytes = 0;
 
-  /** `onWornOut` is called once, when the connection should be replaced by another one. */
-  constructor(clock: Clock, onWornOut: () => void = () => {}) {
+  /**
+   * `onWornOut` is called once, when the connection should be replaced by another one; `onReset` whenever
+   * the client gives up a call, before anybody else sees that.
+   */
+  constructor(
+    clock: Clock,
+    onWornOut: () => void = () => {},
+    onReset: (stream: number) => void = () => {},
+  ) {
     this.#clock = clock;
     this.#onWornOut = onWornOut;
+    this.#onReset = onReset;
     this.#resets = new Bucket(WORN_OUT, clock.nowMs());
   }
 
@@ -158,6 +172,7 @@ export class FrameInspector {
         if (flags & END_HEADERS) this.#continuations = -1;
         return undefined;
       case RST_STREAM:
+        this.#onReset(streamOf(this.#header));
         if (!this.#wornOut && !this.#resets.take(() => this.#clock.nowMs())) {
           this.#wornOut = true;
           this.#onWornOut();

@@ -129,6 +129,20 @@ Deno.test("an answer that goes on leaves as far as it is", { permissions: "none"
   duplex.destroy();
 });
 
+Deno.test("an answer that the client gave up is not waited for", {
+  permissions: "none",
+}, async () => {
+  const { transport, duplex } = open();
+  const headers = frame(HEADERS, 0, 1, "headers");
+  duplex.write(headers);
+  await transport.taken(headers.length);
+  duplex.abandonAnswer(1);
+  await turn();
+  await writeAnswer(duplex, 3);
+  assertEquals(payloads(transport.writes.at(-1)!), ["headers", "message", "trailers"]);
+  duplex.destroy();
+});
+
 Deno.test("a lone frame does not wait for another", { permissions: "none" }, async () => {
   const { transport, duplex } = open();
   const ping = frame(PING, 1, 0, "ping");

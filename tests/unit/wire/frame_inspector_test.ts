@@ -122,3 +122,19 @@ Deno.test("where the bytes are cut makes no difference", { permissions: "none" }
   // One frame too many: the fault comes with the last byte of its head.
   assertEquals(faults[0], "too many SETTINGS frames");
 });
+
+Deno.test("a call that the client gives up is told by its stream", { permissions: "none" }, () => {
+  const told: number[] = [];
+  const inspector = new FrameInspector(
+    new FakeClock(),
+    () => {},
+    (stream) => told.push(stream),
+  );
+  inspector.inspect(new Uint8Array(PREFACE_BYTES));
+  const reset = frame(3, 0, 4);
+  // With the reserved bit, which has to be ignored.
+  reset.set([0x80, 1, 2, 3], 5);
+  inspector.inspect(frame(0, 0, 5));
+  for (const byte of reset) inspector.inspect(Uint8Array.of(byte));
+  assertEquals(told, [0x010203]);
+});
