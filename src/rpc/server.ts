@@ -12,7 +12,7 @@ import type { Clock } from "../clock.ts";
 import { AgentError } from "../errors.ts";
 import type { Logger } from "../log.ts";
 import { CallGate } from "../wire/call_gate.ts";
-import { Connections } from "../wire/connections.ts";
+import { Connections, NO_BACKLOG } from "../wire/connections.ts";
 import {
   healthServiceDefinition,
   reflectionAlphaServiceDefinition,
@@ -189,7 +189,8 @@ class RunningServer implements AgentServer {
         connection.calls += change;
         connection.idleSinceMs = clock.nowMs();
       },
-      peerOf: (session) => this.#sessions.connectionOf(session)?.transport.peer ?? "unknown",
+      connectionOf: (session) =>
+        this.#sessions.connectionOf(session) ?? { peer: "unknown", backlog: NO_BACKLOG },
     });
 
     this.#grpc = new GrpcServer({ ...grpcOptions(limits), interceptors: [this.#gate.interceptor] });

@@ -16,7 +16,13 @@ import {
 } from "node:http2";
 import { countMoved } from "../buffer_garbage.ts";
 import { AgentError } from "../errors.ts";
-import { type CallEnvironment, parseTimeout, RESET_AFTER_MS, ServerCall } from "./server_call.ts";
+import {
+  type CallConnection,
+  type CallEnvironment,
+  parseTimeout,
+  RESET_AFTER_MS,
+  ServerCall,
+} from "./server_call.ts";
 import { MessageBudget } from "./message_budget.ts";
 import { KIND_TO_STATUS } from "./status.ts";
 import { TimeoutQueue } from "./timeout_queue.ts";
@@ -35,8 +41,8 @@ export interface GateOptions extends Omit<CallEnvironment, "awaitingRequest"> {
   answerHttp(stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void;
   /** A call was let in, or such a call is over: `change` is 1 or -1. */
   admitted(session: ServerHttp2Session, method: string, change: 1 | -1): void;
-  /** Address of the peer, for the log. */
-  peerOf(session: ServerHttp2Session): string;
+  /** The connection that `session` came by. */
+  connectionOf(session: ServerHttp2Session): CallConnection;
 }
 
 const CALL = "ateenv.call";
@@ -137,7 +143,12 @@ export class CallGate {
       stream.respond({ ":status": 415 }, { endStream: true });
       return;
     }
-    const call = new ServerCall(stream, headers, this.#options.peerOf(session), this.#environment);
+    const call = new ServerCall(
+      stream,
+      headers,
+      this.#options.connectionOf(session),
+      this.#environment,
+    );
     const refusal = this.#options.refusal(call.method, headers, session);
     if (refusal !== undefined) {
       call.refuse(KIND_TO_STATUS[refusal.kind], refusal.message);

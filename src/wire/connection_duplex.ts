@@ -8,6 +8,16 @@ import type { Transport } from "./transport.ts";
 /** What may look at the inbound bytes; an answer other than undefined closes the connection. */
 export type Inspector = (bytes: Uint8Array) => string | undefined;
 
+/** What waits on a connection for the kernel, and who waits for that to become less. */
+export interface Backlog {
+  /** Whether so much waits that nothing more should be made. */
+  readonly isFull: boolean;
+  /** Calls `resume` once, when that is over or the connection is closed, unless cancelled before. */
+  whenDrained(resume: () => void): void;
+  /** Takes back {@linkcode Backlog.whenDrained}. */
+  cancel(resume: () => void): void;
+}
+
 /** Options of {@linkcode ConnectionDuplex}. */
 export interface ConnectionDuplexOptions {
   readonly clock: Clock;
@@ -43,11 +53,18 @@ const HEADERS = 1;
 const RST_STREAM = 3;
 const END_STREAM = 0x1;
 
+/**
+ * Bytes that wait for the kernel, from which on calls make nothing more, until half of them are gone.
+ * node:http2 does not wait when told to: it takes from all calls whatever the peer's window allows, and a
+ * peer may allow 2 GiB and read none of it.
+ */
+const BACKLOG_BYTES = 512 * 1024;
+
 /** Bytes that wait in the stream before node:http2 is told to wait. */
 const WRITE_HIGH_WATER_BYTES = 128 * 1024;
 
 /** See the head of this file. */
-export class ConnectionDuplex extends Duplex {
+export class ConnectionDuplex extends Duplex implements Backlog {
   readonly remoteAddress: string;
   readonly remotePort: number | undefined;
   readonly #transport: Transport;
@@ -61,6 +78,7 @@ export class ConnectionDuplex extends Duplex {
   #heldBytes = 0;
   /** HTTP/2 streams whose answer has begun and not ended. */
   readonly #openAnswers = new Set<number>();
+  #waiting = new Set<() => void>();
 
   constructor(transport: Transport, options: ConnectionDuplexOptions) {
     super({
@@ -169,14 +187,39 @@ export class ConnectionDuplex extends Duplex {
     _encoding: string,
     done: (error?: Error | null) => void,
   ): void {
-    this.#send(chunk).then(() => done(), done);
+    this.#send(chunk).then(() => this.#sent(done), done);
   }
 
   override _writev(
     chunks: { chunk: Uint8Array }[],
     done: (error?: Error | null) => void,
   ): void {
-    this.#sendJoined(chunks).then(() => done(), done);
+    this.#sendJoined(chunks).then(() => this.#sent(done), done);
+  }
+
+  /** What waited in one write is sent. */
+  #sent(done: () => void): void {
+    done();
+    if (this.writableLength <= BACKLOG_BYTES / 2) this.#resumeCalls();
+  }
+
+  get isFull(): boolean {
+    return this.writableLength > BACKLOG_BYTES && !this.destroyed;
+  }
+
+  whenDrained(resume: () => void): void {
+    this.#waiting.add(resume);
+  }
+
+  cancel(resume: () => void): void {
+    this.#waiting.delete(resume);
+  }
+
+  #resumeCalls(): void {
+    if (this.#waiting.size === 0) return;
+    const waiting = this.#waiting;
+    this.#waiting = new Set();
+    for (const resume of waiting) resume();
   }
 
   /** A download comes as many 16 KiB frames: joining them saves most of the system calls. */
@@ -212,6 +255,7 @@ export class ConnectionDuplex extends Duplex {
     this.#closing?.cancel();
     this.#transport.close();
     this.#joined = undefined;
+    this.#resumeCalls();
     done(error);
   }
 

@@ -2,7 +2,7 @@
 // Must not import grpc-js or a service. Who is behind a connection is settled above.
 import type { Clock } from "../clock.ts";
 import { errorFields, type Logger } from "../log.ts";
-import { ConnectionDuplex } from "./connection_duplex.ts";
+import { type Backlog, ConnectionDuplex } from "./connection_duplex.ts";
 import { FrameInspector } from "./frame_inspector.ts";
 import { type HttpAnswer, type HttpRequest, serveHttp1 } from "./http1.ts";
 import { sniff } from "./sniff.ts";
@@ -24,6 +24,9 @@ export interface ConnectionsOptions {
   serveHttp1(request: HttpRequest, connection: Connection): HttpAnswer | Promise<HttpAnswer>;
 }
 
+/** That of a connection which has nothing to send, or is gone. */
+export const NO_BACKLOG: Backlog = { isFull: false, whenDrained() {}, cancel() {} };
+
 /** One connection, from accept to close. */
 export class Connection {
   /** Calls under way that were let in. */
@@ -34,6 +37,8 @@ export class Connection {
   certified = false;
   /** Told to go; does not count any more. */
   evicted = false;
+  /** What waits for the kernel. */
+  backlog = NO_BACKLOG;
   /** Asks the peer to take another connection for its next calls; those under way go on. */
   retire: () => void = () => {};
   /** Ends it at once; a peer that speaks HTTP/2 is told, and whether it is to blame. */
@@ -42,6 +47,11 @@ export class Connection {
   constructor(readonly transport: Transport, nowMs: number) {
     this.idleSinceMs = nowMs;
     this.end = () => transport.close();
+  }
+
+  /** Address for the log. */
+  get peer(): string {
+    return this.transport.peer;
   }
 }
 
@@ -221,6 +231,7 @@ export class Connections {
     });
     const closed = new Promise<void>((resolve) => duplex.once("close", resolve));
     connection.end = () => duplex.destroy();
+    connection.backlog = duplex;
     this.#http2.set(connection, duplex);
     this.#options.serveHttp2(duplex, connection);
     await closed;

@@ -5,6 +5,7 @@ import { constants } from "node:http2";
 import type { Clock, Timer } from "../clock.ts";
 import { AgentError, cancelledError } from "../errors.ts";
 import { errorFields, type Logger } from "../log.ts";
+import type { Backlog } from "./connection_duplex.ts";
 import { MessageFraming } from "./message_framing.ts";
 
 /** How a call ended, for the log and the counters. */
@@ -23,6 +24,13 @@ export interface CallSummary {
 
 /** What is done when an answer could not be sent. */
 export type Cleanup = () => void | Promise<unknown>;
+
+/** What a call needs to know of its connection. */
+export interface CallConnection {
+  /** Address of the peer, for the log. */
+  readonly peer: string;
+  readonly backlog: Backlog;
+}
 
 /** What a call needs to know of its server. */
 export interface CallEnvironment {
@@ -72,6 +80,8 @@ export function parseTimeout(header: string | undefined): number | undefined {
 export class ServerCall {
   readonly method: string;
   readonly peer: string;
+  /** What the connection of the call has to send. */
+  readonly backlog: Backlog;
   readonly framing: MessageFraming;
   readonly #stream: ServerHttp2Stream;
   readonly #environment: CallEnvironment;
@@ -97,7 +107,7 @@ export class ServerCall {
   constructor(
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
-    peer: string,
+    { peer, backlog }: CallConnection,
     environment: CallEnvironment,
   ) {
     this.#stream = stream;
@@ -105,6 +115,7 @@ export class ServerCall {
     this.framing = new MessageFraming(environment.maxMessageBytes);
     this.method = String(headers[":path"] ?? "");
     this.peer = peer;
+    this.backlog = backlog;
     const traceparent = headers["traceparent"];
     this.#traceparent = typeof traceparent === "string" ? traceparent : undefined;
     this.#startedMs = environment.clock.nowMs();
@@ -168,7 +179,7 @@ export class ServerCall {
 
   /** Answers with a status only, before any handler did; later answers of grpc-js go nowhere. */
   refuse(code: number, message: string): void {
-    if (this.#responded || this.#closed || this.#stream.destroyed) return;
+    if (this.#responded || this.#closed || this.#stream.closed || this.#stream.destroyed) return;
     this.#stream.respond({
       [constants.HTTP2_HEADER_STATUS]: 200,
       [constants.HTTP2_HEADER_CONTENT_TYPE]: "application/grpc+proto",
@@ -220,7 +231,12 @@ export class ServerCall {
 
   #setAborted(reason: AgentError): void {
     this.#abortReason = reason;
-    this.onAbort?.();
+    try {
+      this.onAbort?.();
+    } catch (error) {
+      // The handler has to hear of it all the same.
+      this.log.error("abort failed", { method: this.method, ...errorFields(error) });
+    }
     this.#abortController?.abort(reason);
   }
 

@@ -194,7 +194,8 @@ async function sendAll<A>(
   let ended = false;
   let unsentBytes = 0;
   let counted = false;
-  let wake: (() => void) | undefined;
+  let stopWaiting: (() => void) | undefined;
+  let onSent: (() => void) | undefined;
   const count = (isUnsent: boolean) => {
     if (isUnsent === counted) return;
     counted = isUnsent;
@@ -210,7 +211,7 @@ async function sendAll<A>(
   };
   call.onAbort = () => {
     end(call.abortReason);
-    wake?.();
+    stopWaiting?.();
   };
   try {
     throwIfAborted(call);
@@ -222,11 +223,18 @@ async function sendAll<A>(
       sink.write(message, () => {
         unsentBytes -= bytes;
         if (unsentBytes === 0) count(false);
-        wake?.();
+        onSent?.();
       });
-      while (unsentBytes > bytesPerStream(unsentCalls) && call.abortReason === undefined) {
-        await new Promise<void>((resolve) => wake = resolve);
-        wake = undefined;
+      while (call.abortReason === undefined) {
+        const { isFull } = call.backlog;
+        if (!isFull && unsentBytes <= bytesPerStream(unsentCalls)) break;
+        const { promise, resolve } = Promise.withResolvers<void>();
+        stopWaiting = resolve;
+        if (isFull) call.backlog.whenDrained(resolve);
+        else onSent = resolve;
+        await promise;
+        call.backlog.cancel(resolve);
+        onSent = undefined;
       }
       if (call.abortReason !== undefined) break;
     }

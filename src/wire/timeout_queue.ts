@@ -42,14 +42,17 @@ export class TimeoutQueue<Item> {
 
   #expire(): void {
     const now = this.#clock.nowMs();
-    for (const [item, dueMs] of this.#dueMs) {
-      if (dueMs > now) {
-        this.#wait(dueMs - now);
-        return;
+    try {
+      for (const [item, dueMs] of this.#dueMs) {
+        if (dueMs > now) break;
+        this.#dueMs.delete(item);
+        this.#onTimeout(item);
       }
-      this.#dueMs.delete(item);
-      this.#onTimeout(item);
+    } finally {
+      // Also where `onTimeout` threw: the others still wait.
+      this.#timer = undefined;
+      const [nextMs] = this.#dueMs.values();
+      if (nextMs !== undefined) this.#wait(Math.max(0, nextMs - now));
     }
-    this.#timer = undefined;
   }
 }

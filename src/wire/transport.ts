@@ -54,6 +54,8 @@ export class DenoTransport implements Transport {
   async read(): Promise<Uint8Array | null> {
     const buffer = this.#buffer ?? new Uint8Array(READ_BYTES);
     this.#buffer = undefined;
+    // Not given back by now, it is somebody else's.
+    this.#lent = undefined;
     const count = await this.#conn.read(buffer);
     if (count === null) return null;
     countMoved(count);

@@ -14,6 +14,13 @@ export async function residentBytes(pid: number): Promise<number> {
   return Number(match[1]) * 1024;
 }
 
+/** Bytes that it has read from files and pipes; sockets do not count. */
+export async function bytesRead(pid: number): Promise<number> {
+  const match = /^rchar: (\d+)/m.exec(await run("cat", [`/proc/${pid}/io`]));
+  if (match === null) throw new Error(`Cannot read what ${pid} has read: it is gone`);
+  return Number(match[1]);
+}
+
 /** Number of open descriptors. */
 export async function openDescriptors(pid: number): Promise<number> {
   return (await run("ls", [`/proc/${pid}/fd`])).split("\n").filter((line) => line !== "").length;

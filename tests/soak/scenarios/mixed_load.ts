@@ -21,7 +21,7 @@ const CLIENTS_PER_WORKER = 10;
 /** Share of the time that fills caches and pools: what is left of it afterwards is the baseline. */
 const WARM_UP = 1 / 3;
 /** A hundred uploads, downloads and followers under way; 580 was the most seen. It means that nothing grows. */
-const MAX_RSS_MIB = 768;
+const MAX_RSS_MIB = 640;
 /** Longest that the last operations of a client may take. */
 const FINISH_MS = 90_000;
 /** How long a client is stopped at full scale: longer than the keepalive bears. */

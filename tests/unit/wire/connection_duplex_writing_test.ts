@@ -12,6 +12,7 @@ class RecordingTransport implements Transport {
   #isClosed = false;
   #waiting: { bytes: number; resolve: () => void } | undefined;
   #bytes = 0;
+  #held = Promise.resolve();
 
   get isClosed(): boolean {
     return this.#isClosed;
@@ -33,13 +34,20 @@ class RecordingTransport implements Transport {
     return new Promise(() => {});
   }
 
+  /** Lets no write end until the returned function is called. */
+  hold(): () => void {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#held = promise;
+    return resolve;
+  }
+
   write(bytes: Uint8Array): Promise<void> {
     if (this.#isClosed) throw new Error("Cannot write: the transport is closed");
     // The bytes may change when this has resolved.
     this.writes.push(new TextDecoder().decode(bytes.slice()));
     this.#bytes += bytes.length;
     this.#look();
-    return Promise.resolve();
+    return this.#held;
   }
 
   closeWrite(): Promise<void> {
@@ -159,6 +167,43 @@ Deno.test("what is no frame is not held", { permissions: "none" }, () => {
   duplex.write(new TextEncoder().encode("a TLS record"));
   assertEquals(transport.writes, ["a TLS record"]);
   duplex.destroy();
+});
+
+Deno.test("while the kernel takes nothing, calls are told to wait, and go on after it", {
+  permissions: "none",
+}, async () => {
+  const { transport, duplex } = open();
+  const release = transport.hold();
+  const piece = new Uint8Array(64 * 1024);
+  let resumed = 0;
+  const resume = () => resumed++;
+  for (let i = 0; i < 8; i++) duplex.write(piece);
+  assertEquals(duplex.isFull, false);
+  duplex.write(piece);
+  assertEquals(duplex.isFull, true);
+  duplex.whenDrained(resume);
+  const cancelled = () => resumed += 100;
+  duplex.whenDrained(cancelled);
+  duplex.cancel(cancelled);
+  await turn();
+  assertEquals(resumed, 0);
+  release();
+  await transport.taken(9 * piece.length);
+  await turn();
+  assertEquals([resumed, duplex.isFull], [1, false]);
+  duplex.destroy();
+});
+
+Deno.test("the end of the connection is the end of all waits for it", {
+  permissions: "none",
+}, async () => {
+  const { transport, duplex } = open();
+  transport.hold();
+  for (let i = 0; i < 9; i++) duplex.write(new Uint8Array(64 * 1024));
+  const drained = new Promise<void>((resolve) => duplex.whenDrained(resolve));
+  duplex.destroy();
+  await drained;
+  assertEquals(duplex.isFull, false);
 });
 
 Deno.test("a full joining buffer leaves at once", { permissions: "none" }, () => {

@@ -1,5 +1,5 @@
 // Many waits, one timer.
-import { assertEquals } from "@std/assert";
+import { assertEquals, assertThrows } from "@std/assert";
 import { TimeoutQueue } from "../../../src/wire/timeout_queue.ts";
 import { FakeClock } from "../../helpers/fake_clock.ts";
 
@@ -78,5 +78,21 @@ Deno.test("what times out may add more", { permissions: "none" }, () => {
   assertEquals(expired, [1]);
   clock.advance(200);
   assertEquals(expired, [1, 2, 3]);
+  assertEquals(clock.pending, 0);
+});
+
+Deno.test("the others time out though one of them failed to", { permissions: "none" }, () => {
+  const clock = new FakeClock();
+  const expired: string[] = [];
+  const queue = new TimeoutQueue<string>(clock, 1_000, (item) => {
+    if (item === "bad") throw new Error("bad");
+    expired.push(item);
+  });
+  queue.add("bad");
+  queue.add("one");
+  assertThrows(() => clock.advance(1_000), Error, "bad");
+  queue.add("two");
+  clock.advance(1_000);
+  assertEquals(expired, ["one", "two"]);
   assertEquals(clock.pending, 0);
 });
