@@ -19,10 +19,10 @@ import { AgentError } from "../errors.ts";
 import {
   type CallConnection,
   type CallEnvironment,
-  parseTimeout,
   RESET_AFTER_MS,
   ServerCall,
 } from "./server_call.ts";
+import { parseTimeout } from "./grpc_timeout.ts";
 import { MessageBudget } from "./message_budget.ts";
 import { KIND_TO_STATUS } from "./status.ts";
 import { TimeoutQueue } from "./timeout_queue.ts";

@@ -2,7 +2,7 @@
 // Must not import gRPC. Joins writes, keeps back-pressure both ways, and ends with its peer.
 import { Duplex } from "node:stream";
 import type { Clock, Timer } from "../clock.ts";
-import { streamOf } from "./frame_inspector.ts";
+import { END_STREAM, HEADERS, RST_STREAM, streamOf } from "./frame_inspector.ts";
 import type { Transport } from "./transport.ts";
 
 /** What may look at the inbound bytes; an answer other than undefined closes the connection. */
@@ -49,9 +49,6 @@ const TURNS_HELD = 3;
 const FRAME_HEADER_BYTES = 9;
 const FRAME_TYPE_AT = 3;
 const FRAME_FLAGS_AT = 4;
-const HEADERS = 1;
-const RST_STREAM = 3;
-const END_STREAM = 0x1;
 
 /**
  * Bytes that wait for the kernel, from which on calls make nothing more, until half of them are gone.

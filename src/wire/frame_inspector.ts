@@ -3,14 +3,14 @@
 import type { Clock } from "../clock.ts";
 
 const DATA = 0;
-const HEADERS = 1;
-const RST_STREAM = 3;
+export const HEADERS = 1;
+export const RST_STREAM = 3;
 const SETTINGS = 4;
 const PING = 6;
 const WINDOW_UPDATE = 8;
 const CONTINUATION = 9;
 
-const END_STREAM = 0x1;
+export const END_STREAM = 0x1;
 const ACK = 0x1;
 const END_HEADERS = 0x4;
 const PADDED = 0x8;

@@ -1,6 +1,6 @@
 import { assertEquals, assertThrows } from "@std/assert";
 import { AgentError } from "../../../src/errors.ts";
-import { parseTimeout } from "../../../src/wire/server_call.ts";
+import { parseTimeout } from "../../../src/wire/grpc_timeout.ts";
 
 Deno.test("a timeout is milliseconds in all its units", { permissions: "none" }, () => {
   assertEquals(parseTimeout(undefined), undefined);
